@@ -9,6 +9,7 @@ import pytest
 
 import quadrants as qd
 from helpers import module_at
+from quadrants._lib import core
 from quadrants.lang._inspect.effects import may_change
 
 PROGRAM = """
@@ -202,7 +203,7 @@ def test_a_name_that_is_bound_anew_amid_a_kernel():
 
 
 HELPERS = """
-import abc, collections, enum, functools, itertools, types
+import abc, collections, copy, dataclasses, datetime, enum, functools, itertools, operator, types, weakref
 import numpy as np
 
 LOG, L, A, B, A0 = [], [1, 2], np.arange(3), np.zeros(3, np.int64), np.array(1)
@@ -249,6 +250,59 @@ class Space(types.ModuleType):
 class Ufunc:
     def __add__(self, o): return 1
     def __array_ufunc__(self, *a, **k): LOG.append(1); return 1
+class Hashed:
+    def __hash__(self): LOG.append(1); return 1
+class True_:
+    def __bool__(self): LOG.append(1); return True
+    def __invert__(self): LOG.append(1); return 1
+class Text:
+    def __str__(self): LOG.append(1); return "1"
+class Copied:
+    def __deepcopy__(self, memo): LOG.append(1); return self
+class Member:
+    x = sum = property(lambda self: LOG.append(1))
+class Reads:
+    def __getattribute__(self, name): LOG.append(1); return object.__getattribute__(self, name)
+class Sets:
+    def __get__(self, o, kind=None): return 5
+    def __set__(self, o, v): LOG.append(1)
+@dataclasses.dataclass
+class Described:
+    x: int = Sets()
+@dataclasses.dataclass
+class Deleted:
+    x: int = 1
+    def __del__(self): LOG.append(1)
+class Tag(str): pass
+class Keys:
+    def keys(self): LOG.append(1); return []
+    def __getitem__(self, k): return 1
+class Named(types.SimpleNamespace): pass
+class Line(collections.deque): pass
+class Perm(enum.Flag):
+    R = 1
+    W = 2
+    @classmethod
+    def _missing_(cls, value): LOG.append(1); return super()._missing_(value)
+class Zone(datetime.tzinfo):
+    def utcoffset(self, d): LOG.append(1); return datetime.timedelta(0)
+    def dst(self, d): return None
+def score(x): LOG.append(x); return x
+@functools.lru_cache
+def registry(): return []
+@functools.lru_cache
+def turns(): return zip([1, 2], [3, 4])
+@functools.cache
+def answer(o): return 1
+class Kept:
+    @functools.cached_property
+    def ids(self): return []
+MADE = {"LOG": LOG, "__name__": "made"}
+exec("class Made:\\n def __init__(self, x): LOG.append(x)\\n def __add__(self, o): LOG.append(1)", MADE)
+PLUS, KEPT = object.__new__(MADE["Made"]), Kept()
+EQ, HASHED, IDX, TRUE, TEXT, COPIED, MEMBER = Key(), Hashed(), Index(), True_(), Text(), Copied(), Member()
+FILLS = collections.defaultdict(lambda: LOG.append(1))
+OBJECTS = np.array([TEXT, None], object).view(type("Arr", (np.ndarray,), {}))
 SPACE, KEYS, U = Space("space"), {Key(): 1}, np.frompyfunc(lambda x: LOG.append(1), 1, 1)
 VEC = np.vectorize(lambda x: LOG.append(1) or 1)
 
@@ -319,7 +373,46 @@ def makes_a_type(): return type("X", (), {})
 def iterates(): return any(x > 3 for x in IT)
 def fills(): A.fill(1); return 1
 def sorts_by(): return sorted([1, 2], key=lambda x: LOG.append(x) or x)
+def largest_by(): return max(0, 1, key=score)
+def kept_list(): registry().append(1); return 1
+def kept_turns(): return list(turns())
+def kept_by_hash(): return answer(HASHED)
+def kept_member(): KEPT.ids.append(1); return 1
+def is_in(): return EQ in (1, 2)
+def is_in_a_set(): return HASHED in {1, 2}
+def is_a_key(): return {HASHED: 1}
+def is_an_element(): return {HASHED}
+def are_elements(): return {x for x in [HASHED]}
+def copies(): return copy.deepcopy(COPIED)
+def as_dict(): return dataclasses.asdict(Described.__new__(Described))
+def sets_a_member(): return Described(1)
+def is_deleted(): return Deleted(1)
+def makes_a_text(): return Tag(TEXT)
+def reads_in_a_format(): return "{0.x}".format(MEMBER)
+def fills_in_a_format(): return "{a}".format_map(FILLS)
+def fills_by_percent(): return "%(a)s" % FILLS
+def fills_by_a_getter(): return operator.itemgetter("k")(FILLS)
+def fills_by_translate(): return "abc".translate(FILLS)
+def asks_for_the_class(o=Reads()): return isinstance(o, int)
+def is_not(): return operator.not_(TRUE)
+def inverts(): return operator.inv(TRUE)
+def counts(): return operator.countOf([1], EQ)
+def formats(): return operator.mod("%" + "s", TEXT)
+def repeats(): return ("a" + "b") * IDX
+def item_of_a_list(): return operator.getitem(L, IDX)
+def item_by_a_slice(): return L[slice(IDX, None)]
+def made_by_exec(): return PLUS + 1
+def makes_by_exec(): return MADE["Made"](3)
+def sums_a_member(): return np.sum(MEMBER)
+def makes_a_dict(): return dict(Keys())
+def rounds(): return round(3.5, IDX)
+def sums_from(): return sum([1], PLUS)
 """
+# Objects whose operators, texts or iteration run code of the user.
+HOOKED = (
+    "Named(a=TEXT) Line([TEXT]) OBJECTS slice(IDX) ValueError(TEXT) Perm.R PLUS Reads() weakref.proxy(EQ) "
+    "weakref.ref(EQ) [[[[[EQ]]]]] datetime.datetime(2020,1,1,tzinfo=Zone()) types.CellType(EQ) KEYS.items() IT"
+).split()
 NAMES = re.findall(r"^def (\w+)\(", HELPERS, re.M)
 
 
@@ -330,13 +423,53 @@ def helpers_module(tmp_path_factory):
     return module_at(path)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "wrapped"])
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if n not in ("wrapped", "score", "registry", "turns", "answer")]
+)
 def test_what_may_change_something_is_not_taken_to_look(helpers_module, name):
     """Nor is any of it run by looking at its text."""
     helpers_module.LOG.clear()
     before = list(helpers_module.L)
     assert may_change(getattr(helpers_module, name), ())
     assert helpers_module.LOG == [] and helpers_module.L == before
+
+
+@pytest.mark.parametrize("made", HOOKED)
+def test_operators_may_run_code(helpers_module, made):
+    o = eval(made, vars(helpers_module))
+    helpers_module.LOG.clear()
+    assert core.operators_run_code(o)
+    assert helpers_module.LOG == []
+
+
+def test_looking_does_not_grow_with_what_is_looked_at_each_time(tmp_path):
+    """A list of numbers is gone through once, not at each of its items."""
+    path = tmp_path / "long.py"
+    path.write_text("""
+class Body:
+    def __init__(self, i): self.i = i
+BODIES, MASS, SEEN = [Body(i) for i in range(1000)], [], []
+def total():
+    t = 0.0
+    for b in BODIES: t += MASS[b.i + 0]
+    return t
+""")
+    module = module_at(path)
+    counted, steps = [], []
+
+    def trace(frame, event, arg):
+        counted.append(event)
+        return trace
+
+    for module.MASS[:] in (list(range(500)), list(range(5000))):
+        counted.clear()
+        sys.settrace(trace)
+        try:
+            assert not may_change(module.total, ())
+        finally:
+            sys.settrace(None)
+        steps.append(len(counted))
+    assert steps[1] < steps[0] + 100_000
 
 
 def test_a_file_that_was_edited_says_nothing(tmp_path):

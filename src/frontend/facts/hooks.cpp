@@ -45,10 +45,12 @@ std::string home_of(PyObject* function) {
 }
 
 // What dataclasses, named tuples and Python's own containers have: it goes on with their members.
-bool is_generated(PyObject* function) {
+bool is_generated(PyObject* function, PyObject* members) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
     const std::string home = home_of(function);
-    return text(code->co_filename) == "<string>" || home == "collections" ||
+    const bool of_fields = PyDict_GetItemString(members, "__dataclass_fields__") ||
+                           PyDict_GetItemString(members, "_fields");
+    return (of_fields && text(code->co_filename) == "<string>") || home == "collections" ||
            home == "collections.abc" || home == "dataclasses";
 }
 
@@ -61,11 +63,10 @@ bool is_pythons(PyObject* function) {
 
 // What is not asked for as a member, nor said by an operator.
 bool is_no_operator(PyObject* name) {
-    return is_one_of(
-        name,
-        {"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
-         "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
-         "__setattr__", "__delattr__", "__enter__", "__exit__", "__getattr__", "__getattribute__"});
+    return is_one_of(name, {"__init__", "__new__", "__post_init__", "__init_subclass__",
+                            "__set_name__", "__del__", "__reduce__", "__reduce_ex__",
+                            "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
+                            "__setattr__", "__delattr__", "__enter__", "__exit__", "__getattr__"});
 }
 
 }  // namespace
@@ -142,6 +143,14 @@ bool is_users_operator(PyObject* value) {
     return !PyType_Check(value) && (PyCallable_Check(value) || Py_TYPE(value)->tp_descr_get);
 }
 
+// Of Python's: they ask each other for members that no name says.
+bool is_own_enum(PyTypeObject* c) {
+    const Ref home =
+        Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(c), "__module__"));
+    if (!home) forget_error();
+    return home && PyUnicode_Check(home.get()) && text(home.get()) == "enum";
+}
+
 enum class Hooks : uint8_t { none, generated, users };
 Hooks hooks_of(PyObject* o) {
     PyTypeObject* t = Py_TYPE(o);
@@ -153,10 +162,11 @@ Hooks hooks_of(PyObject* o) {
         if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
         PyObject *name, *value;
         for (Py_ssize_t at = 0; PyDict_Next(c->tp_dict, &at, &name, &value);) {
+            if (is_one_of(name, {"_missing_"}) && !is_own_enum(c)) return Hooks::users;
             if (!PyUnicode_Check(name) || !text(name).starts_with("__") || is_no_operator(name) ||
                 !is_users_operator(value))
                 continue;
-            if (!PyFunction_Check(value) || !is_generated(value)) return Hooks::users;
+            if (!PyFunction_Check(value) || !is_generated(value, c->tp_dict)) return Hooks::users;
             found = Hooks::generated;
         }
     }
@@ -171,11 +181,14 @@ struct Reached {
     bool runs(PyObject* o, int depth) {
         constexpr int kDeepest = 16;
         if (is_plain_constant(o)) return false;
-        if (--left < 0 || depth > kDeepest || PyIter_Check(o) || PyWeakref_CheckProxy(o) ||
-            is_of(o, "mappingproxy"))
-            return true;
+        if (--left < 0 || depth > kDeepest || PyIter_Check(o) || goes_elsewhere(o)) return true;
         const Hooks hooks = hooks_of(o);
         if (hooks == Hooks::users) return true;
+        if (PySlice_Check(o)) {
+            const auto* s = reinterpret_cast<PySliceObject*>(o);
+            return runs(s->start, depth + 1) || runs(s->stop, depth + 1) ||
+                   runs(s->step, depth + 1);
+        }
         if (PyDict_Check(o)) {
             PyObject *key, *value;
             for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
@@ -207,8 +220,19 @@ struct Reached {
         if (!answer) forget_error();
         return answer.get() != Py_False;
     }
+    // To what no member shows: what a reference leads to, a time's zone, an exception's arguments.
+    static bool goes_elsewhere(PyObject* o) {
+        return PyWeakref_Check(o) || PyCell_Check(o) || PyExceptionInstance_Check(o) ||
+               is_of(o, "mappingproxy") || is_of(o, "datetime.datetime") ||
+               is_of(o, "datetime.time");
+    }
     static bool is_of(PyObject* o, const char* name) {
-        return !std::strcmp(Py_TYPE(o)->tp_name, name);
+        const PyObject* bases = Py_TYPE(o)->tp_mro;
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(bases); ++k)
+            if (!std::strcmp(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(bases, k))->tp_name,
+                             name))
+                return true;
+        return false;
     }
     static bool is_deque(PyObject* o) { return is_of(o, "collections.deque"); }
     static bool is_namespace(PyObject* o) { return is_of(o, "types.SimpleNamespace"); }

@@ -15,6 +15,7 @@ import enum
 import functools
 import operator
 import types
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from quadrants.lang._inspect.known_values import (
     MayChange,
     Value,
     contained,
+    forget_answers,
     inert,
     is_a,
     is_array,
@@ -50,13 +52,14 @@ from quadrants.lang._inspect.static_members import bound, find_static, in_class
 
 _OPERATORS = frozenset(
     "abs add and_ contains eq floordiv ge getitem gt index inv invert is_ is_not le lshift lt mod mul ne neg "
-    "not_ or_ pos pow rshift sub truediv truth xor matmul concat countOf indexOf".split()
+    "not_ or_ pos pow rshift sub truediv truth xor matmul concat".split()
 )
-_BY_METHOD = {"getitem": "__getitem__", "contains": "__contains__", "truth": "__bool__"}
+_BY_METHOD = {"truth": "__bool__", "not_": "__bool__", "inv": "__invert__", "concat": "__add__"}
 _MOST_STEPS = 20_000
 _Env = dict[str, Value]
 
 
+_GOES_OVER = frozenset("zip enumerate reversed sorted list tuple set frozenset".split())
 _CONSUMERS = frozenset("sum any all min max list tuple set frozenset sorted".split())
 _left = [0]  # steps, of the question that is being looked at
 
@@ -67,6 +70,7 @@ def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None
     `names`: those of the last operands, which are passed by keyword.
     """
     _left[0] = _MOST_STEPS
+    forget_answers()
     try:
         values = [known(o) for o in operands]
         first = len(values) - len(names or ())
@@ -100,7 +104,9 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
     if kind is type:
         if function.__module__ == "builtins" and function.__name__ in LOOKING_FUNCTIONS:
             return _builtin(function.__name__, args, keywords, depth)
-        if not only_keeps(function):
+        if not only_keeps(function) or (
+            issubclass(function, int | float | str) and not all(map(is_plain, everything))
+        ):
             raise MayChange
         return contained(everything)
     if kind is functools.partial:
@@ -112,9 +118,12 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             depth + 1,
         )
     if kind is _CACHING:  # to fill its cache twice is to fill it once
-        return _call(known(function.__wrapped__), args, keywords, depth + 1)
+        inert(*everything)  # they are hashed
+        return _kept(_call(known(function.__wrapped__), args, keywords, depth + 1))
     if kind is operator.itemgetter:
-        return inert(*everything)  # which has no hooks
+        if any(in_class(type(v.obj), "__missing__") is not None for v in args):
+            raise MayChange  # it may make what it lacks
+        return inert(*everything)
     if kind in (types.BuiltinFunctionType, types.MethodWrapperType):
         name, owner = function.__name__, function.__self__
         if owner is None or type(owner) is types.ModuleType:
@@ -134,8 +143,8 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             _refuse_outputs(args, 0 if is_array(owner) and name != "dot" else 1)
             if not all(map(is_plain, keywords.values())):
                 raise MayChange
-            if name == "format":
-                inert(*args)
+            if type(owner) is str and name != "join" and not all(map(is_plain, args)):
+                raise MayChange  # of which a format may read members
             return inert(known(owner), *everything)
         raise MayChange
     method = in_class(kind, "__call__", None)
@@ -145,6 +154,14 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
 
 
 _CACHING = type(functools.lru_cache(int))
+_TUPLE_GETTER = type(vars(namedtuple("P", "x"))["x"])
+
+
+def _kept(v: Value) -> Value:
+    """What outlives the call: a list could be changed by who gets it."""
+    if not is_plain(v) and v.kind != "known":
+        raise MayChange
+    return v
 
 
 def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
@@ -160,7 +177,14 @@ def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
             and not is_a(v.obj, type)
         ):
             raise MayChange
+        if v.kind == "known" and not (
+            is_number(v.obj) or is_array(v.obj) or type(v.obj) in _DATA or is_a(v.obj, type)
+        ):
+            raise MayChange  # it may have a method of the function's name
     return inert(*args)
+
+
+_DATA = (list, tuple, range, slice)
 
 
 def _refuse_outputs(operands: list[Value], first: int) -> None:
@@ -193,24 +217,40 @@ def _operator(name: str, operands: list[Value], depth: int) -> Value:
         if v.kind == "known" and (fills or not is_inert(v.obj)):
             results.append(_method(v, method, operands if v is first else operands[::-1], depth))
     inert(*(v for v in operands if v.kind != "known" or is_inert(v.obj)), *operands[2:])
+    if name in ("__contains__", "__getitem__", "__round__"):
+        inert(*operands[1:])
+    if name == "__mod__" and not _is_known_number(first):
+        _check_format(operands[1])
     if not results:
         return inert(*operands)
-    if name in ("__mod__", "__mul__") and any(is_a(v.obj, str, bytes) for v in operands):
-        raise MayChange  # which asks for more than operators, too
     if name not in ("__getitem__", "__contains__") and not all(
-        is_plain(v) or (v.kind == "known" and not is_inert(v.obj)) for v in operands
+        _is_known_number(v) or (v.kind == "known" and not is_inert(v.obj)) for v in operands
     ):
-        raise MayChange  # an array asks for more than operators
+        raise MayChange  # texts and arrays ask for more than operators
     if name in _ANSWERS_PLAINLY:
         inert(*results)
         return PLAIN
     return joined([*results, PLAIN]) if len(operands) > 1 and len(results) > 1 else results[0]
 
 
+def _is_known_number(v: Value) -> bool:
+    return v.kind == "known" and is_number(v.obj) and not is_a(v.obj, str, bytes)
+
+
+def _check_format(v: Value) -> None:
+    """Of what a text with % may be given: numbers, texts and tuples of them."""
+    items = v.obj if type(v.obj) is tuple else ()
+    if not is_plain(v) and not (items and all(map(is_number, items))):
+        raise MayChange
+
+
 def _may_fill(o: dict[Any, Any], key: Value) -> bool:
     """Whether a dict that makes what it lacks may do so."""
-    there = type(o).__getitem__ is dict.__getitem__ and is_inert(o) and is_plain(key)
-    return hasattr(type(o), "__missing__") and not (there and key.kind == "known" and key.obj in o)
+    there = in_class(type(o), "__getitem__") is in_class(dict, "__getitem__") and is_inert(o)
+    known_key = key.kind == "known" and is_number(key.obj)
+    return in_class(type(o), "__missing__") is not None and not (
+        there and known_key and dict.__contains__(o, key.obj)
+    )
 
 
 def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
@@ -224,7 +264,7 @@ def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
         return _method(v, "__len__", operands, depth)
     if name == "__ne__" and found is in_class(object, name):
         return _method(v, "__eq__", operands, depth)
-    if name == "__getitem__" and is_a(o, dict) and hasattr(kind, "__missing__"):
+    if name == "__getitem__" and is_a(o, dict) and in_class(kind, "__missing__") is not None:
         if type(found) is not types.FunctionType:
             found = in_class(kind, "__missing__")
     if type(found) is classmethod:
@@ -241,8 +281,8 @@ def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
 
 def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: int) -> Value:
     key = keywords.pop("key", None) if name in ("sorted", "min", "max") else None
-    if key is not None and len(args) == 1:
-        for item in items_of(args[0]):
+    if key is not None:
+        for item in items_of(args[0]) if len(args) == 1 else args:
             inert(_call(key, [item], {}, depth + 1))
     if not all(map(is_plain, keywords.values())):
         raise MayChange
@@ -268,6 +308,12 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
         return _text_of(args[0], name, depth)
     if any(v.kind == "known" and callable(v.obj) and not is_a(v.obj, type) for v in args):
         raise MayChange
+    if name == "dict" and any(
+        v.kind == "known" and type(v.obj) not in (dict, *_DATA) for v in args
+    ):
+        raise MayChange  # it may have keys()
+    if name in _GOES_OVER and args and all(v.kind != "unknown" for v in args):
+        return joined([item_of(v) for v in args])
     by_method = name in ("len", "int", "float", "round", "abs", "pow")
     result = _operator(f"__{name}__", args, depth) if by_method else inert(*args)
     return PLAIN if name in ("len", "int", "float", "any", "all") else result
@@ -288,7 +334,8 @@ def _asked_for_class(args: list[Value], depth: int) -> Value:
     if args[0].kind == "known":
         if in_class(type(args[0].obj), "__class__", None) is not _CLASS:
             raise MayChange
-        _lookup_of(type(args[0].obj))
+        if _lookup_of(type(args[0].obj)):
+            raise MayChange
     return PLAIN
 
 
@@ -375,11 +422,11 @@ def _member(
             return otherwise
         raise MayChange
     if type(found) is functools.cached_property:  # to keep it twice is to keep it once
-        return _call(known(found.func), [base], {}, depth + 1)
+        return _kept(_call(known(found.func), [base], {}, depth + 1))
     own = (types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.GetSetDescriptorType,
            types.MemberDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
     get = in_class(type(found), "__get__", None)
-    if get is not None and type(found) not in own and type(found).__name__ != "_tuplegetter":
+    if get is not None and type(found) not in own and type(found) is not _TUPLE_GETTER:
         return _call(known(get), [known(found), base, known(kind)], {}, depth + 1)
     look = type.__getattribute__ if issubclass(kind, type) else object.__getattribute__
     return known(look(o, name))
@@ -549,7 +596,7 @@ class _Walk:
         if base.kind == "known" and type(base.obj) in (list, tuple, dict, str, range):
             if type(base.obj) is dict and not is_inert(list(base.obj)):
                 raise MayChange  # keys of the user compare
-            if index.kind == "known":
+            if index.kind == "known" and is_number(index.obj):
                 return known(base.obj[index.obj])
             items = list(base.obj.values()) if type(base.obj) is dict else base.obj
             return item_of(known(items))
@@ -585,6 +632,8 @@ class _Walk:
 
     def _display(self, n: ast.List | ast.Tuple | ast.Set) -> Value:
         items = [self._eval(e) for e in n.elts]
+        if isinstance(n, ast.Set):
+            inert(*items)  # they are hashed
         if isinstance(n, ast.Tuple) and all(v.kind == "known" for v in items):
             return known(tuple(v.obj for v in items))
         if isinstance(n, ast.Tuple):
@@ -594,7 +643,8 @@ class _Walk:
     def _table(self, n: ast.Dict) -> Value:
         if not all(n.keys):
             raise MayChange
-        items = [self._eval(e) for e in (*(k for k in n.keys if k), *n.values)]
+        inert(*(self._eval(k) for k in n.keys if k))  # they are hashed
+        items = [self._eval(e) for e in n.values]
         return FRESH if contained(items) is INERT else UNKNOWN
 
     def _comprehension(self, n: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
@@ -602,6 +652,8 @@ class _Walk:
         for self.env in self._turns(dict(before), n.generators):
             items.append(self._eval(n.elt))
         self.env = before
+        if isinstance(n, ast.SetComp):
+            inert(*items)
         if isinstance(n, ast.ListComp):
             return FRESH if contained(items) is INERT else UNKNOWN
         return PLAIN if all(map(is_plain, items)) else contained(items)
@@ -635,8 +687,6 @@ class _Walk:
 
     def _binary(self, n: ast.BinOp) -> Value:
         left, right = self._eval(n.left), self._eval(n.right)
-        if isinstance(n.op, ast.Mod) and not (left.kind == "known" and is_a(left.obj, int, float)):
-            inert(right)  # it may be a format
         return _operator(f"__{_OPERATOR_NAMES[type(n.op)]}__", [left, right], self.depth)
 
     def _bool(self, n: ast.BoolOp) -> Value:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from quadrants._lib import core
@@ -50,9 +52,35 @@ def is_array(o: Any) -> bool:
     return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not o.dtype.hasobject
 
 
+# Of containers, while one question is looked at: each is gone through once.
+_answers: dict[tuple[int, str], tuple[Any, Any]] = {}
+
+
+def forget_answers() -> None:
+    _answers.clear()
+
+
+def _remembered(o: Any, what: str, find: Callable[[Any], Any]) -> Any:
+    if (id(o), what) not in _answers:
+        _answers[id(o), what] = o, find(o)
+    return _answers[id(o), what][1]
+
+
 def is_inert(o: Any) -> bool:
     """Whether operators and iteration run no code of the user: constants, containers of them, arrays."""
-    return not core.operators_run_code(o)
+    return _remembered(o, "inert", lambda o: not core.operators_run_code(o))
+
+
+def _holds_numbers(o: Any) -> bool:
+    return _remembered(o, "numbers", lambda o: all(map(is_number, o)))
+
+
+def _is_data(v: Value) -> bool:
+    """Whether a value has no methods of the user."""
+    return v.kind != "known" or is_a(v.obj, enum.Enum) or not type(v.obj).__flags__ & _HEAP_TYPE
+
+
+_HEAP_TYPE = 1 << 9
 
 
 def inert(*values: Value) -> Value:
@@ -81,7 +109,7 @@ def contained(values: list[Value]) -> Value:
         inert(*values)
     except MayChange:
         return UNKNOWN
-    return INERT
+    return INERT if all(map(_is_data, values)) else UNKNOWN
 
 
 def items_of(over: Value) -> list[Value]:
@@ -91,7 +119,7 @@ def items_of(over: Value) -> list[Value]:
         in_class(type(o), name, None) in (getattr(list, name), getattr(tuple, name))
         for name in ("__iter__", "__len__")
     )
-    if over.kind != "known" or not goes or all(map(is_number, o)):
+    if over.kind != "known" or not goes or _holds_numbers(o):
         return [item_of(over)]
     if len(o) > MOST_ITEMS:
         raise MayChange
@@ -106,5 +134,8 @@ def item_of(over: Value) -> Value:
         raise MayChange
     if type(over.obj) in (str, range):
         return PLAIN
-    items = over.obj if type(over.obj) in (list, tuple, set, frozenset, dict) else [[]]
-    return PLAIN if all(map(is_number, items)) else INERT
+    if type(over.obj) not in (list, tuple, set, frozenset, dict):
+        return INERT if is_array(over.obj) else UNKNOWN
+    if _holds_numbers(over.obj):
+        return PLAIN
+    return _remembered(over.obj, "item", lambda o: contained([known(x) for x in o]))

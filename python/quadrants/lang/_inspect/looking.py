@@ -34,12 +34,10 @@ _LOOKING_LIBRARY = {
     "os": frozenset({"getenv"}),
     "posixpath": frozenset("exists isfile isdir join basename dirname abspath".split()),
     "genericpath": frozenset("exists isfile isdir".split()),
-    "pathlib": frozenset("exists is_file is_dir read_text read_bytes joinpath".split()),
     "collections.abc": frozenset("get keys values items __contains__".split()),
     "bisect": frozenset("bisect bisect_left bisect_right".split()),
-    "dataclasses": frozenset("fields is_dataclass".split()),
 }
-_CLASSES = ("Path", "PurePath", "Mapping")
+_CLASSES = ("Mapping",)
 
 
 def is_librarys(function: Any) -> bool:
@@ -59,23 +57,28 @@ def only_keeps(kind: type) -> bool:
     """Whether to make an object of a class is to keep what it is made of."""
     if kind in (types.SimpleNamespace, operator.itemgetter, functools.partial):
         return True
-    find = in_class
-    init, new, setter = (find(kind, name) for name in ("__init__", "__new__", "__setattr__"))
-    if type(new) is staticmethod and issubclass(kind, tuple):  # a named tuple
-        return init is find(object, "__init__") and _is_generated(new.__func__)
+    if in_class(kind, "__del__") is not None or type(kind) is not type:
+        return False
+    init, new, setter = (in_class(kind, name) for name in ("__init__", "__new__", "__setattr__"))
+    own = vars(kind)
+    if type(new) is staticmethod and issubclass(kind, tuple) and "_fields" in own:
+        return init is in_class(object, "__init__") and _is_generated(new.__func__)
     if {type(init), type(new)} <= {types.WrapperDescriptorType, types.BuiltinFunctionType}:
-        return type(kind) is type and issubclass(kind, int | float | str)
-    fields = vars(kind).get("__dataclass_fields__", {})
+        return issubclass(kind, int | float | str)
+    fields = own.get("__dataclass_fields__", {})
+    factories = (list, dict, set, sys.modules["dataclasses"].MISSING) if fields else ()
     return (
-        _is_generated(init)
-        and new is find(object, "__new__")
-        and (setter is find(object, "__setattr__") or _is_generated(setter))
-        and not hasattr(kind, "__post_init__")
-        and all(type(find(kind, name, None)) is not property for name in fields)
+        bool(fields)
+        and _is_generated(init)
+        and new is in_class(object, "__new__")
+        and (setter is in_class(object, "__setattr__") or _is_generated(setter))
+        and in_class(kind, "__post_init__") is None
         and all(
-            f.default_factory in (list, dict, set, sys.modules["dataclasses"].MISSING)
-            for f in fields.values()
+            type(in_class(kind, name)) is types.MemberDescriptorType
+            or in_class(type(in_class(kind, name)), "__set__") is None
+            for name in fields
         )
+        and all(any(f.default_factory is x for x in factories) for f in fields.values())
     )
 
 
