@@ -171,12 +171,6 @@ def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
         if key not in ("axis", "dtype", "keepdims", "decimals", "ord") or contained([v]) is UNKNOWN:
             raise MayChange
     for v in args:
-        if (
-            v.kind == "known"
-            and (callable(v.obj) or type(v.obj) is types.ModuleType)
-            and not is_a(v.obj, type)
-        ):
-            raise MayChange
         if v.kind == "known" and not (
             is_number(v.obj) or is_array(v.obj) or type(v.obj) in _DATA or is_a(v.obj, type)
         ):
