@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+import weakref
 
 import pytest
 
@@ -470,6 +471,18 @@ def total():
             sys.settrace(None)
         steps.append(len(counted))
     assert steps[1] < steps[0] + 100_000
+
+
+def test_looking_keeps_nothing(tmp_path):
+    path = tmp_path / "kept.py"
+    path.write_text("class Big: pass\ndef f(o): return len(o.items)\n")
+    module = module_at(path)
+    big = module.Big()
+    big.items = [big]
+    assert not may_change(module.f, (big,))
+    gone = weakref.ref(big)
+    del big.items[:], big
+    assert gone() is None
 
 
 def test_a_file_that_was_edited_says_nothing(tmp_path):

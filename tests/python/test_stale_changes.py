@@ -222,15 +222,7 @@ HOOKS = {
     ),
     "in_a_list_made_here": ("c = Count()", "1 if qd.static(3 in [c]) else 2"),
     "hasattr": (
-        """
-        class Sometimes:
-            n = 0
-            @property
-            def v(self):
-                self.n += 1
-                if T[self.n - 1] != 3: raise AttributeError
-        c = Sometimes()
-        """,
+        "c = Sometimes()",
         "1 if hasattr(c, 'v') else 2",
     ),
     "protocol": (
@@ -239,12 +231,6 @@ HOOKS = {
         @typing.runtime_checkable
         class Has(typing.Protocol):
             v: int
-        class Sometimes:
-            n = 0
-            @property
-            def v(self):
-                self.n += 1
-                if T[self.n - 1] != 3: raise AttributeError
         c = Sometimes()
         """,
         "1 if isinstance(c, Has) else 2",
@@ -362,6 +348,13 @@ T = json.loads(sys.argv[1])
 class Plain:
     v = 3
     def __repr__(self): return "a plain one"
+
+class Sometimes:
+    n = 0
+    @property
+    def v(self):
+        self.n += 1
+        if T[self.n - 1] != 3: raise AttributeError
 
 class Count:
     def __init__(self): self.n = 0

@@ -143,7 +143,7 @@ bool is_users_operator(PyObject* value) {
     return !PyType_Check(value) && (PyCallable_Check(value) || Py_TYPE(value)->tp_descr_get);
 }
 
-// Of Python's: they ask each other for members that no name says.
+// Whether a class is of Python's own module of enumerations, whose `_missing_` only raises.
 bool is_own_enum(PyTypeObject* c) {
     const Ref home =
         Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(c), "__module__"));

@@ -70,7 +70,6 @@ def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None
     `names`: those of the last operands, which are passed by keyword.
     """
     _left[0] = _MOST_STEPS
-    forget_answers()
     try:
         values = [known(o) for o in operands]
         first = len(values) - len(names or ())
@@ -78,6 +77,8 @@ def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None
         return False
     except Exception:  # also of objects of the user that cannot be looked into
         return True
+    finally:
+        forget_answers()
 
 
 # --- calls ----------------------------------------------------------------------------------------
