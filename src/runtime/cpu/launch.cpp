@@ -29,7 +29,6 @@ namespace {
 
 using support::now_ns;
 
-constexpr int64_t kWakeNs = 4000;    // what waking a sleeping worker costs, measured
 constexpr int64_t kRowsEnough = 64;  // with so many rows the innermost dimension stays whole
 constexpr int64_t kReductionChunks = 64;
 constexpr size_t kStackTemps = 4096;
@@ -333,7 +332,7 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
             probe.units = part;
             run_chunk(&probe, 0, 0);
             job.first = part;
-            if (const int64_t took = now_ns() - start; took > kWakeNs) {
+            if (const int64_t took = now_ns() - start; took > pool.wake_ns) {
                 launch.expect_long(took * (job.units / part));
                 run_together(task, context, job, 0, chunks, threads, pool);
                 return;
@@ -341,7 +340,7 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         }
         run_chunk(&job, 0, 0);
         const int64_t rest = (now_ns() - start) * (chunks - 1);
-        const bool is_brief = rest < kWakeNs;
+        const bool is_brief = rest < pool.wake_ns;
         if (is_brief != was_brief) __atomic_store_n(&task.was_brief, is_brief, __ATOMIC_RELAXED);
         if (is_brief && task.finish) {  // whose chunks have results of their own
             for (int64_t c = 1; c < chunks; ++c) run_chunk(&job, c, 0);
