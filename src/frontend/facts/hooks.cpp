@@ -61,12 +61,13 @@ bool is_pythons(PyObject* function) {
     return std::ranges::find(kModules, home_of(function)) != std::end(kModules);
 }
 
-// What is not asked for as a member, nor said by an operator.
+// What is not asked for as a member, nor said by an operator. NumPy's ask for members, which
+// __getattr__ may find.
 bool is_no_operator(PyObject* name) {
-    return is_one_of(name, {"__init__", "__new__", "__post_init__", "__init_subclass__",
-                            "__set_name__", "__del__", "__reduce__", "__reduce_ex__",
-                            "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
-                            "__setattr__", "__delattr__", "__enter__", "__exit__", "__getattr__"});
+    return is_one_of(
+        name, {"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__",
+               "__del__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
+               "__deepcopy__", "__setattr__", "__delattr__", "__enter__", "__exit__"});
 }
 
 }  // namespace
@@ -143,6 +144,17 @@ bool is_users_operator(PyObject* value) {
     return !PyType_Check(value) && (PyCallable_Check(value) || Py_TYPE(value)->tp_descr_get);
 }
 
+bool makes_objects(PyObject* name) { return is_one_of(name, {"__init__", "__new__", "__del__"}); }
+
+bool is_users_maker(PyObject* value, PyObject* members) {
+    Ref function = Ref::borrow(value);
+    if (Py_IS_TYPE(value, &PyStaticMethod_Type)) {
+        function = Ref::steal_or_null(PyObject_GetAttrString(value, "__func__"));
+        if (!function) forget_error();
+    }
+    return function && is_users(function.get()) && !is_generated(function.get(), members);
+}
+
 // Whether a class is of Python's own module of enumerations, whose `_missing_` only raises.
 bool is_own_enum(PyTypeObject* c) {
     const Ref home =
@@ -157,20 +169,24 @@ Hooks hooks_of(PyObject* o) {
     if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_own_code(reinterpret_cast<PyObject*>(t)))
         return Hooks::none;
     Hooks found = Hooks::none;
+    bool copies = false;  // Python's own containers: operators make objects of the same class
+    bool made_by_user = false;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(t->tp_mro); ++k) {
         auto* c = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, k));
+        copies |= std::string_view(c->tp_name).starts_with("collections.");
         if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
         PyObject *name, *value;
         for (Py_ssize_t at = 0; PyDict_Next(c->tp_dict, &at, &name, &value);) {
             if (is_one_of(name, {"_missing_"}) && !is_own_enum(c)) return Hooks::users;
-            if (!PyUnicode_Check(name) || !text(name).starts_with("__") || is_no_operator(name) ||
-                !is_users_operator(value))
-                continue;
+            if (!PyUnicode_Check(name) || !text(name).starts_with("__")) continue;
+            made_by_user |= makes_objects(name) && is_users_maker(value, c->tp_dict);
+            if (is_no_operator(name) || !is_users_operator(value)) continue;
             if (!PyFunction_Check(value) || !is_generated(value, c->tp_dict)) return Hooks::users;
+            copies |= home_of(value).starts_with("collections");
             found = Hooks::generated;
         }
     }
-    return found;
+    return copies && made_by_user ? Hooks::users : found;
 }
 
 // What operators and the like of containers go on with.

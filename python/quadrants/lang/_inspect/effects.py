@@ -15,7 +15,6 @@ import enum
 import functools
 import operator
 import types
-from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from quadrants.lang._inspect.known_values import (
     MayChange,
     Value,
     contained,
+    data,
     forget_answers,
     inert,
     is_a,
@@ -48,7 +48,14 @@ from quadrants.lang._inspect.looking import (
     is_numpys,
     only_keeps,
 )
-from quadrants.lang._inspect.static_members import bound, find_static, in_class
+from quadrants.lang._inspect.static_members import (
+    TUPLE_GETTER,
+    bound,
+    find_static,
+    holds_no_code,
+    in_class,
+    is_heap,
+)
 
 _OPERATORS = frozenset(
     "abs add and_ contains eq floordiv ge getitem gt index inv invert is_ is_not le lshift lt mod mul ne neg "
@@ -99,7 +106,7 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
     if is_librarys(function):
         if any(callable(v.obj) and not is_a(v.obj, type) for v in everything):
             raise MayChange
-        return inert(*everything)
+        return data(*everything)
     if kind is types.FunctionType:
         return _Walk(function, args, keywords, depth).result()
     if kind is type:
@@ -109,7 +116,8 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             issubclass(function, int | float | str) and not all(map(is_plain, everything))
         ):
             raise MayChange
-        return contained(everything)
+        made = contained(everything)
+        return made if holds_no_code(function) else UNKNOWN
     if kind is functools.partial:
         first, named = map(known, function.args), function.keywords.items()
         return _call(
@@ -134,28 +142,45 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             if name == "member_origin":  # our own question about a class
                 return PLAIN
             if module in ("math", "cmath"):
-                inert(*everything)
+                data(*everything)
                 return PLAIN
             if module == "_operator" and name in _OPERATORS and not keywords:
                 return _operator(_BY_METHOD.get(name, f"__{name.strip('_')}__"), args, depth)
             raise MayChange
-        inert(known(owner))
-        if name in LOOKING_METHODS or type(owner) in (str, int, float):
-            _refuse_outputs(args, 0 if is_array(owner) and name != "dot" else 1)
-            if not all(map(is_plain, keywords.values())):
-                raise MayChange
-            if type(owner) is str and name != "join" and not all(map(is_plain, args)):
-                raise MayChange  # of which a format may read members
-            return inert(known(owner), *everything)
-        raise MayChange
+        return _method_of_python(name, owner, args, keywords)
     method = in_class(kind, "__call__", None)
     if type(method) is types.FunctionType:
         return _call(known(method), [callee, *args], keywords, depth + 1)
     raise MayChange
 
 
+def _method_of_python(
+    name: str, owner: Any, args: list[Value], keywords: dict[str, Value]
+) -> Value:
+    inert(known(owner))
+    if name not in LOOKING_METHODS and type(owner) not in (str, int, float):
+        raise MayChange
+    _refuse_outputs(args, 0 if is_array(owner) and name != "dot" else 1)
+    if not all(map(is_plain, keywords.values())):
+        raise MayChange
+    if type(owner) is str and name != "join" and not all(map(is_plain, args)):
+        raise MayChange  # of which a format may read members
+    if type(owner) in (list, tuple, dict) and name in ("count", "index", "get"):
+        inert(*args)  # they are compared
+    else:
+        data(*args)
+    if type(owner) is dict and not args:
+        if name in ("keys", "values", "items"):
+            return known(list(getattr(owner, name)()))
+    if name in ("count", "index"):
+        return PLAIN
+    found = inert(known(owner), *args)
+    return (
+        FRESH if name == "copy" and type(owner) in (list, dict, set) and found is INERT else found
+    )
+
+
 _CACHING = type(functools.lru_cache(int))
-_TUPLE_GETTER = type(vars(namedtuple("P", "x"))["x"])
 
 
 def _kept(v: Value) -> Value:
@@ -173,10 +198,13 @@ def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
             raise MayChange
     for v in args:
         if v.kind == "known" and not (
-            is_number(v.obj) or is_array(v.obj) or type(v.obj) in _DATA or is_a(v.obj, type)
+            is_number(v.obj)
+            or is_array(v.obj)
+            or type(v.obj) in _DATA
+            or (is_a(v.obj, type) and not is_heap(v.obj))
         ):
             raise MayChange  # it may have a method of the function's name
-    return inert(*args)
+    return data(*args)
 
 
 _DATA = (list, tuple, range, slice)
@@ -192,6 +220,7 @@ def _refuse_outputs(operands: list[Value], first: int) -> None:
 
 
 _NUMBERS = (int, float, complex, bool, object)
+_COMPARISONS = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
 _ELSE_ASK_MORE = ("__contains__", "__int__", "__float__")  # Python goes on with other methods
 _MIRRORED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__"}
 _ANSWERS_PLAINLY = frozenset(
@@ -217,7 +246,9 @@ def _operator(name: str, operands: list[Value], depth: int) -> Value:
     if name == "__mod__" and not _is_known_number(first):
         _check_format(operands[1])
     if not results:
-        return inert(*operands)
+        found = inert(*operands)
+        plainly = name in _COMPARISONS and not any(map(_may_be_numpys, operands))
+        return PLAIN if plainly else found
     if name not in ("__getitem__", "__contains__") and not all(
         _is_known_number(v) or (v.kind == "known" and not is_inert(v.obj)) for v in operands
     ):
@@ -226,6 +257,11 @@ def _operator(name: str, operands: list[Value], depth: int) -> Value:
         inert(*results)
         return PLAIN
     return joined([*results, PLAIN]) if len(operands) > 1 and len(results) > 1 else results[0]
+
+
+def _may_be_numpys(v: Value) -> bool:
+    """Whether comparing it may give more than a bool."""
+    return v.kind != "plain" and (v.kind != "known" or type(v.obj).__module__ == "numpy")
 
 
 def _is_known_number(v: Value) -> bool:
@@ -297,7 +333,9 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
     if name in ("type", "callable"):
         raise MayChange
     if name == "super":
-        return INERT
+        if len(args) != 2 or keywords or any(v.kind != "known" for v in args):
+            raise MayChange
+        return _super(args[0].obj, args[1].obj)
     if name in _TEXTS and args:
         inert(*args[1:])
         return _text_of(args[0], name, depth)
@@ -308,7 +346,10 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
     ):
         raise MayChange  # it may have keys()
     if name in _GOES_OVER and args and all(v.kind != "unknown" for v in args):
-        return joined([item_of(v) for v in args])
+        found = joined([item_of(v) for v in args])
+        if name in ("set", "frozenset") or (name == "sorted" and key is None):
+            inert(found)  # they are compared or hashed
+        return found
     by_method = name in ("len", "int", "float", "round", "abs", "pow")
     result = _operator(f"__{name}__", args, depth) if by_method else inert(*args)
     return PLAIN if name in ("len", "int", "float", "any", "all") else result
@@ -421,10 +462,16 @@ def _member(
     own = (types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.GetSetDescriptorType,
            types.MemberDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
     get = in_class(type(found), "__get__", None)
-    if get is not None and type(found) not in own and type(found) is not _TUPLE_GETTER:
+    if get is not None and type(found) not in own and type(found) is not TUPLE_GETTER:
         return _call(known(get), [known(found), base, known(kind)], {}, depth + 1)
     look = type.__getattribute__ if issubclass(kind, type) else object.__getattribute__
     return known(look(o, name))
+
+
+def _super(kind: Any, o: Any) -> Value:
+    if type(kind) is not type or kind not in type(o).__mro__:
+        raise MayChange  # it asks the object for its class
+    return known(super(kind, o))
 
 
 def _inherited(o: Any, name: str, depth: int) -> Value:
@@ -558,7 +605,7 @@ class _Walk:
             for part in target.elts:
                 self._bind(part, item)
         elif isinstance(target, ast.Subscript) and self._eval(target.value).kind == "fresh":
-            inert(self._eval(target.slice), value)
+            data(self._eval(target.slice), value)
         else:
             raise MayChange
 
@@ -617,7 +664,7 @@ class _Walk:
         if isinstance(n.func, ast.Attribute):
             base = self._eval(n.func.value)
             if base.kind == "fresh" and n.func.attr in FILLING_METHODS and not keywords:
-                inert(*args)
+                data(*args)
                 return INERT
             if base.kind in ("plain", "inert", "fresh") and n.func.attr in LOOKING_METHODS:
                 if not all(map(is_plain, [*args, *keywords.values()])) or "out" in keywords:
@@ -633,14 +680,14 @@ class _Walk:
             return known(tuple(v.obj for v in items))
         if isinstance(n, ast.Tuple):
             return PLAIN if all(map(is_plain, items)) else contained(items)
-        return FRESH if contained(items) is INERT else UNKNOWN
+        return UNKNOWN if contained(items) is UNKNOWN else FRESH
 
     def _table(self, n: ast.Dict) -> Value:
         if not all(n.keys):
             raise MayChange
         inert(*(self._eval(k) for k in n.keys if k))  # they are hashed
         items = [self._eval(e) for e in n.values]
-        return FRESH if contained(items) is INERT else UNKNOWN
+        return UNKNOWN if contained(items) is UNKNOWN else FRESH
 
     def _comprehension(self, n: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
         before, items = self.env, []
@@ -650,7 +697,7 @@ class _Walk:
         if isinstance(n, ast.SetComp):
             inert(*items)
         if isinstance(n, ast.ListComp):
-            return FRESH if contained(items) is INERT else UNKNOWN
+            return UNKNOWN if contained(items) is UNKNOWN else FRESH
         return PLAIN if all(map(is_plain, items)) else contained(items)
 
     def _turns(self, env: _Env, generators: list[ast.comprehension]) -> Iterator[_Env]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from quadrants._lib import core
-from quadrants.lang._inspect.static_members import in_class
+from quadrants.lang._inspect.static_members import holds_no_code, in_class, is_heap
 
 MOST_ITEMS = 4096
 
@@ -18,7 +18,7 @@ class MayChange(Exception):
 
 class Value(NamedTuple):
     """What is known of a value: the object itself; that it is a number, a text or a tuple of such (plain);
-    that operators and iteration run no code of the user (inert); and that it was made here (fresh)."""
+    that operators, iteration and methods run no code of the user (inert); and that it was made here (fresh)."""
 
     kind: str  # known, plain, inert, fresh, unknown
     obj: Any = None
@@ -68,27 +68,57 @@ def _remembered(o: Any, what: str, find: Callable[[Any], Any]) -> Any:
 
 def is_inert(o: Any) -> bool:
     """Whether operators and iteration run no code of the user: constants, containers of them, arrays."""
-    return _remembered(o, "inert", lambda o: not core.operators_run_code(o))
+    return _remembered(o, "inert", _is_inert)
+
+
+def _is_inert(o: Any) -> bool:
+    if type(o) is enum.EnumMeta:  # which is gone over as its members
+        return not any(map(core.operators_run_code, dict(vars(o)["_member_map_"]).values()))
+    return not core.operators_run_code(o)
 
 
 def _holds_numbers(o: Any) -> bool:
     return _remembered(o, "numbers", lambda o: all(map(is_number, o)))
 
 
-def _is_data(v: Value) -> bool:
-    """Whether a value has no methods of the user."""
-    return v.kind != "known" or is_a(v.obj, enum.Enum) or not type(v.obj).__flags__ & _HEAP_TYPE
+def is_data(o: Any) -> bool:
+    """Whether a value has no methods but Python's own and NumPy's, nor has what it holds."""
+    return _remembered(o, "data", lambda o: _is_data(o, 0))
 
 
-_HEAP_TYPE = 1 << 9
+_MOST_NESTED = 8
+
+
+def _is_data(o: Any, depth: int) -> bool:
+    kind = type(o)
+    if is_number(o) or is_array(o) or kind in (range, slice) or (is_a(o, type) and not is_heap(o)):
+        return True
+    if depth > _MOST_NESTED:
+        return False
+    if kind is dict:
+        return all(_is_data(x, depth + 1) for pair in o.items() for x in pair)
+    if is_a(o, tuple) and (kind is tuple or holds_no_code(kind)) or kind in (list, set, frozenset):
+        return all(_is_data(x, depth + 1) for x in o)
+    members = object.__getattribute__(o, "__dict__") if is_a(o, enum.Enum) else {"": o}
+    return holds_no_code(kind) and all(name.startswith("_") for name in members)
 
 
 def inert(*values: Value) -> Value:
-    """The result of an operator: plain if its operands are."""
+    """The result of an operator: plain if its operands are, and not known if one has methods of the user."""
     for v in values:
         if v.kind == "unknown" or (v.kind == "known" and not is_inert(v.obj)):
             raise MayChange
-    return PLAIN if all(map(is_plain, values)) else INERT
+    if all(map(is_plain, values)):
+        return PLAIN
+    return INERT if all(v.kind != "known" or is_data(v.obj) for v in values) else UNKNOWN
+
+
+def data(*values: Value) -> Value:
+    """The same of what native code may ask for members."""
+    result = inert(*values)
+    if result is UNKNOWN:
+        raise MayChange
+    return result
 
 
 def is_plain(v: Value) -> bool:
@@ -106,10 +136,9 @@ def joined(values: list[Value]) -> Value:
 
 def contained(values: list[Value]) -> Value:
     try:
-        inert(*values)
+        return inert(*values)
     except MayChange:
         return UNKNOWN
-    return INERT if all(map(_is_data, values)) else UNKNOWN
 
 
 def items_of(over: Value) -> list[Value]:

@@ -9,7 +9,7 @@ import types
 from typing import Any
 
 from quadrants.lang._inspect.known_values import is_number_type
-from quadrants.lang._inspect.static_members import in_class
+from quadrants.lang._inspect.static_members import in_class, is_generated
 
 LOOKING_FUNCTIONS = frozenset(
     "len int float bool str repr abs min max sum round tuple list dict set frozenset range isinstance "
@@ -62,16 +62,16 @@ def only_keeps(kind: type) -> bool:
     init, new, setter = (in_class(kind, name) for name in ("__init__", "__new__", "__setattr__"))
     own = vars(kind)
     if type(new) is staticmethod and issubclass(kind, tuple) and "_fields" in own:
-        return init is in_class(object, "__init__") and _is_generated(new.__func__)
+        return init is in_class(object, "__init__") and is_generated(new.__func__)
     if {type(init), type(new)} <= {types.WrapperDescriptorType, types.BuiltinFunctionType}:
         return issubclass(kind, int | float | str)
     fields = own.get("__dataclass_fields__", {})
     factories = (list, dict, set, sys.modules["dataclasses"].MISSING) if fields else ()
     return (
         bool(fields)
-        and _is_generated(init)
+        and is_generated(init)
         and new is in_class(object, "__new__")
-        and (setter is in_class(object, "__setattr__") or _is_generated(setter))
+        and (setter is in_class(object, "__setattr__") or is_generated(setter))
         and in_class(kind, "__post_init__") is None
         and all(
             type(in_class(kind, name)) is types.MemberDescriptorType
@@ -80,10 +80,6 @@ def only_keeps(kind: type) -> bool:
         )
         and all(any(f.default_factory is x for x in factories) for f in fields.values())
     )
-
-
-def _is_generated(function: Any) -> bool:
-    return type(function) is types.FunctionType and function.__code__.co_filename == "<string>"
 
 
 def is_numpys(function: Any) -> bool:

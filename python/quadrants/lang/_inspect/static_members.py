@@ -6,13 +6,19 @@ to compile.
 
 from __future__ import annotations
 
+import sys
 import types
+from collections import namedtuple
 from typing import Any
 
 _MISSING = object()
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
 _NATIVE = types.GetSetDescriptorType, types.MemberDescriptorType
+TUPLE_GETTER = type(vars(namedtuple("P", "x"))["x"])
+_DESCRIPTORS = (*_NATIVE, types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType,
+                types.ClassMethodDescriptorType, TUPLE_GETTER)  # fmt: skip
 _VARARGS, _VARKEYWORDS = 4, 8
 
 
@@ -22,6 +28,41 @@ def in_class(kind: type, name: str, otherwise: Any = None) -> Any:
         if name in (members := _dict_of(base)):
             return members[name]
     return otherwise
+
+
+def is_heap(kind: type) -> bool:
+    """Whether a class is made at run time, as those of the user are."""
+    return bool(_flags_of(kind) & 1 << 9)
+
+
+def is_generated(function: Any) -> bool:
+    """Of what dataclasses and named tuples write."""
+    return type(function) is types.FunctionType and function.__code__.co_filename == "<string>"
+
+
+def holds_no_code(kind: type) -> bool:
+    """Whether a class has no methods and descriptors but those of Python's enumerations, tuples and dataclasses."""
+    return all(
+        _runs_nothing(member)
+        for base in _mro_of(kind)
+        if is_heap(base)
+        for member in _dict_of(base).values()
+    )
+
+
+def _runs_nothing(member: Any) -> bool:
+    kind = type(member)
+    if kind in (classmethod, staticmethod):
+        return _runs_nothing(member.__func__)
+    if kind is types.FunctionType:
+        homes = (vars(sys.modules[name]) for name in _HOMES if name in sys.modules)
+        return is_generated(member) or any(member.__globals__ is home for home in homes)
+    if is_heap(kind):
+        return kind.__module__ in _HOMES and in_class(kind, "__call__") is None
+    return kind in _DESCRIPTORS or in_class(kind, "__get__") is None
+
+
+_HOMES = ("enum", "collections", "dataclasses")
 
 
 def _in_object(o: Any, name: str) -> Any:

@@ -1,0 +1,356 @@
+"""Whether what looks only really does: helpers over objects that note each hook that Python calls.
+
+    effects.py [--seconds S] [--seed N] [--random COUNT]
+
+Every hook of every kind of class × every use of a value × every way to reach it: a helper that
+`may_change` takes to look only is called, and must have run no hook that notes, nor changed a list, an iterator or
+an array. Prints the helpers that did; exits with 1 if there are any.
+"""
+
+import argparse
+import importlib.util
+import itertools
+import pathlib
+import random
+import sys
+import tempfile
+import time
+import warnings
+
+HOOKS = {
+    # What a hook is called with beside self, and what it gives.
+    **dict.fromkeys("add sub mul truediv floordiv mod pow matmul lshift rshift and or xor".split(), ("o", "1")),
+    **dict.fromkeys("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rlshift rrshift rand ror rxor".split(), ("o", "1")),
+    **dict.fromkeys("iadd isub imul".split(), ("o", "self")),
+    **dict.fromkeys("lt le gt ge eq ne contains".split(), ("o", "True")),
+    **dict.fromkeys("neg pos abs invert int index length_hint trunc floor ceil len".split(), ("", "2")),
+    **dict.fromkeys("float complex".split(), ("", "2.0")),
+    "hash": ("", "7"), "bool": ("", "True"), "round": ("n=0", "2"), "divmod": ("o", "(1, 1)"), "rdivmod": ("o", "(1, 1)"),
+    "iter": ("", "iter([1, 2])"), "next": ("", "1"), "reversed": ("", "iter([2, 1])"),
+    "getitem": ("k", "[1, 2][k] if type(k) is int else 1"), "missing": ("k", "1"),
+    "str": ("", "'s'"), "repr": ("", "'r'"), "format": ("how", "'f'"), "bytes": ("", "b'b'"), "fspath": ("", "'p'"),
+    "call": ("*a, **k", "1"), "getattr": ("name", "1"), "getattribute": ("name", "object.__getattribute__(self, name)"),
+    "get": ("o, k", "1"), "enter": ("", "self"), "exit": ("*a", "None"), "array": ("*a, **k", "np.zeros(2)"),
+    "array_ufunc": ("*a, **k", "1"), "array_function": ("*a, **k", "1"), "instancecheck": ("o", "True"),
+    "subclasscheck": ("o", "True"), "sizeof": ("", "8"), "dir": ("", "[]"), "copy": ("", "self"), "deepcopy": ("m", "self"),
+    "init": ("*a, **k", "None"), "post_init": ("", "None"), "setattr": ("n, v", "None"), "del": ("", "None"),
+    "setitem": ("k, v", "None"), "class_getitem": ("", "1"), "reduce": ("", "(int, ())"), "array_interface_": ("", "1"),
+}  # fmt: skip
+METHODS = "keys values items get dtype shape sum count index hook item tolist replace all mean astype x".split()
+BASES = {
+    "object": ("", ""), "int": ("int", "3"), "float": ("float", "2.5"), "str": ("str", "'ab'"), "list": ("list", "[1, 2]"),
+    "tuple": ("tuple", "(1, 2)"), "dict": ("dict", "{0: 1}"), "set": ("set", "{1}"), "namedtuple": ("P0", "1, 2"),
+    "dataclass": ("", "1, 2"), "frozen": ("", "1, 2"), "slots": ("", "1, 2"), "exception": ("ValueError", "1"), "array": ("np.ndarray", "2"),
+    "defaultdict": ("collections.defaultdict", "int, {0: 1}"), "deque": ("collections.deque", "[1, 2]"),
+    "userlist": ("collections.UserList", "[1, 2]"), "mapping": ("collections.abc.Mapping", ""), "meta": ("type", ""),
+    "enum": ("enum.Enum", ""), "intenum": ("enum.IntEnum", ""), "inner": ("Base", ""),
+}  # fmt: skip
+PRELUDE = '''
+import bisect, collections, collections.abc, dataclasses, enum, functools, itertools, math, operator, os, random, types
+import numpy as np
+LOG = []
+class P0(collections.namedtuple("P0", "x y")): pass
+class Base:
+    x = 3
+    def hook(self): return self.x
+@dataclasses.dataclass
+class Plain: x: object = 1
+class Point(collections.namedtuple("Point", "x y")): pass
+@dataclasses.dataclass
+class Lists:
+    x: list = dataclasses.field(default_factory=list)
+def pure(x, y=1): return x
+def both(x, y=1): return x if x else y
+def adds(x, y=1): return x + y
+@functools.lru_cache
+def cached(x, y=1): return 3
+@functools.lru_cache
+def kept(x, y=1): return x
+LIST, DICT, SET = [3, 1, 2], {0: 1, "a": 2}, {1, 2}
+NESTED, TABLES = [[1], [2]], {0: [1], "a": [2]}
+DEQUE, DEFAULT, COUNTER = collections.deque([1, 2], 2), collections.defaultdict(list, {0: 1}), collections.Counter("ab")
+ORDERED, ARRAY, BYTES = collections.OrderedDict(a=1, b=2), np.arange(3), bytearray(b"ab")
+OBJECTS = np.array([1, 2], dtype=object)
+FLOATS, VIEW = np.linspace(0, 1, 4), memoryview(bytearray(b"ab"))
+ITERATOR, GENERATOR, COUNT = iter([1, 2, 3]), (x for x in (1, 2)), itertools.count()
+MAP, ZIP, FILE = map(abs, [1, 2]), zip([1], [2]), None
+RANDOM, NPRANDOM = random.Random(1), np.random.default_rng(1)
+NAMESPACE, PARTIAL = types.SimpleNamespace(x=[1]), functools.partial(LIST.append, 1)
+class Holds:
+    def __init__(self): self.x, self.n = [1], 1
+    def push(self): self.n += 1; return self.n
+    def hook(self): return self.x
+    @property
+    def item(self): self.n += 1; return 1
+    @functools.cached_property
+    def count(self): return self.x
+HOLDS = Holds()
+MUTABLE = """LIST DICT SET NESTED TABLES DEQUE DEFAULT COUNTER ORDERED ARRAY OBJECTS BYTES FLOATS ITERATOR GENERATOR COUNT MAP ZIP RANDOM
+NPRANDOM NAMESPACE PARTIAL HOLDS""".split()
+def state():
+    hint = operator.length_hint
+    views = LIST, DICT, SET, NESTED, TABLES, DEQUE, DEFAULT, COUNTER, ORDERED, ARRAY.tolist(), OBJECTS.tolist(), BYTES, FLOATS.tolist()
+    moving = bytes(VIEW), hint(ITERATOR, 9), GENERATOR.gi_frame is None or GENERATOR.gi_frame.f_lasti, repr(COUNT)
+    others = hint(MAP, 9), RANDOM.getstate()[1][-1], RANDOM.getstate()[1][:2], str(NPRANDOM.bit_generator.state), NAMESPACE.x, HOLDS.x, HOLDS.n
+    return repr((views, moving, others))
+'''
+ANY = "len int float bool str repr abs min max sum round tuple list dict set frozenset range type sorted any all chr ord complex bytes \
+zip enumerate reversed slice callable hex bin oct ascii iter next vars dir hash id print map filter".split()
+OPERATORS = "+ - * / // % ** @ << >> & | ^ == != < <= > >= in is".split()
+MEMBERS = "count index get keys values items copy tobytes tolist hex decode encode startswith endswith split join lower upper replace find \
+format item sum min max mean prod any all reshape ravel flatten transpose astype dot argmax argmin conj bit_length conjugate union \
+intersection difference issubset append add extend insert update setdefault pop sort reverse clear push fill put remove popleft rotate \
+partition resize itemset move_to_end most_common elements random __next__ __len__ __iter__ __getitem__ hook x T real flat data size n".split()
+NUMPY = "sin add dot zeros ones full array asarray arange linspace eye sum prod mean max min cross where concatenate stack outer trace \
+allclose argmax any all round diff sort unique transpose reshape ravel size shape float32 int32 copyto put fill_diagonal".split()
+LIBRARY = (
+    "math.sqrt math.floor math.ceil math.fsum math.prod math.trunc math.isclose math.gcd os.path.join os.path.exists os.getenv \
+operator.add operator.neg operator.index operator.getitem operator.truth operator.contains operator.eq operator.concat operator.length_hint \
+operator.iadd operator.call bisect.bisect bisect.insort functools.reduce collections.deque itertools.count dataclasses.astuple \
+dataclasses.replace dataclasses.asdict dataclasses.fields types.SimpleNamespace Plain Point Lists Base pure both adds cached kept \
+collections.abc.Mapping.get".split()
+)
+
+
+def uses():
+    """Texts of statements over {x}."""
+    e = ["-{x}", "+{x}", "~{x}", "not {x}", "1 if {x} else 0", "{x} and 1", "{x} or 1", "{x}[0]", "{x}[1:2]", "{x}['a']", "{x}[0, 1]",
+         "{x}[[0]]", "f'{{{x}}}'", "f'{{{x}!r}}'", "f'{{{x}:>3}}'", "f'{{1:{{{x}}}}}'", "'%s' % {x}", "'%s' % ({x},)", "'%d' % {x}", "'%(a)s' % {x}",
+         "'{{}}'.format({x})", "'{{0.x}}'.format({x})", "[1, 2][{x}]", "'ab'[{x}]", "(1, 2)[{x}:]", "{{0: 1}}[{x}]", "{{{x}: 1}}", "{{{x}}}", "{{{x}, 1}}",
+         "{{0: {x}}}[0]", "[{x}][0]", "({x}, 1)[0]", "1 < {x} < 3", "{x} == {x}", "[{x}] == [1]", "({x},) == (1,)", "[{x}] < [1]", "{x} in [1]",
+         "1 in {x}", "1 in ({x},)", "{x} is None", "isinstance({x}, int)", "isinstance({x}, (int, Base))", "isinstance(1, {x})", "issubclass(int, {x})",
+         "issubclass({x}, int)", "getattr({x}, 'x', 0)", "hasattr({x}, 'x')", "getattr({x}, 'hook')", "getattr(Base, {x}, 0)", "[y for y in {x}]",
+         "[y for y in [{x}]]", "[1 for y in (1, 2) if {x}]", "{{y for y in {x}}}", "{{y: 1 for y in {x}}}", "sum(y for y in {x})", "list(y for y in {x})",
+         "sorted([{x}, 1])", "sorted([2, 1], key={x})", "sorted([{x}], key=pure)", "max({x}, 1)", "max([{x}, 1])", "max([1], default={x})", "max([1, 2], key={x})",
+         "sum([{x}])", "sum([1], {x})", "sum([[1]], {x})", "any([{x}])", "all([{x}])", "any(y for y in [{x}])", "dict(a={x})", "dict([({x}, 1)])", "dict([{x}])", "set([{x}])",
+         "frozenset([{x}])", "','.join({x})", "','.join([{x}])", "'a'.replace('a', {x})", "'a'.startswith({x})", "'a'.encode({x})", "round({x}, 1)", "round(1.5, {x})",
+         "pow(2, {x})", "pow(2, 1, {x})", "divmod({x}, 2)", "divmod(7, {x})", "range(1, {x})", "slice({x})", "[1, 2][slice({x})]", "zip({x}, [1])", "enumerate([1], {x})",
+         "int('1', {x})", "str(b'a', {x})", "format(1, {x})", "format({x}, '')", "{x}()", "{x}(1)", "{x}.x", "{x}.x[0]", "{x}.x.x", "type({x})()", "type({x}).x", "list(zip([{x}], [1]))",
+         "cached(1, {x})", "pure(y={x})", "functools.partial(pure, {x})()", "functools.partial({x}, 1)()", "(lambda: {x})()", "(lambda y={x}: y)()",
+         "LIST[{x}]", "DICT[{x}]", "DICT.get({x})", "SET | {x}", "{x} in SET", "{x} in DICT", "TABLES.get({x}, 0)", "DEFAULT[{x}]", "COUNTER[{x}]", "ARRAY[{x}]", "ARRAY + {x}", "ARRAY.sum({x})",
+         "ARRAY.astype({x})", "ARRAY.dot({x})", "ARRAY.reshape({x})", "np.add({x}, 1)", "np.add(1, {x})", "np.add(1, 2, {x})", "np.add(1, 1, out={x})", "np.sum([{x}, 1])",
+         "np.array([{x}])", "np.array([[{x}]])", "np.zeros(2, {x})", "np.zeros(2, dtype={x})", "np.where({x}, 1, 2)", "np.where([True], {x}, 2)", "np.concatenate([{x}, {x}])", "np.full(2, {x})",
+         "np.sum(ARRAY, axis={x})", "np.dot(ARRAY, ARRAY, {x})", "np.float32({x})", "np.float64([{x}])", "math.hypot(1, {x})", "os.path.join('a', {x})", "operator.itemgetter(0)({x})",
+         "operator.itemgetter({x})(LIST)", "operator.attrgetter('x')({x})", "operator.methodcaller('hook')({x})", "operator.add(1, {x})", "Plain({x}).x", "Plain({x}) == Plain(1)",
+         "Point({x}, 1).x", "Point({x}, 1)[0]", "Point({x}, 1) == (1, 1)", "hash(Point({x}, 1))", "str(Plain({x}))", "f'{{Point({x}, 1)}}'", "list(Point({x}, 1))", "list(map(pure, [{x}]))",
+         "Plain({x}).x.x", "Plain({x}).x[0]", "types.SimpleNamespace(x={x}).x", "Lists({x}).x", "super(Base, {x})", "HOLDS.push()", "bool([{x}])", "len([{x}])", "{x} if 1 else 2"]  # fmt: skip
+    e += [f"{f}({{x}})" for f in [*ANY, *(f"np.{n}" for n in NUMPY), *LIBRARY]]
+    e += [
+        f"{f}({{x}}, 1)"
+        for f in ("np.dot", "np.where", "np.full", "np.cross", "np.linspace", *LIBRARY)
+    ]
+    e += [
+        f"{f}(1, {{x}})"
+        for f in ("np.dot", "np.where", "np.full", "np.cross", "np.linspace", *LIBRARY)
+    ]
+    e += [f"{{x}} {op} {o}" for op in OPERATORS for o in ("1", "'a'", "[1]", "None", "ARRAY")]
+    e += [
+        f"{o} {op} {{x}}"
+        for op in OPERATORS
+        for o in ("1", "2.5", "'a'", "[1]", "(1,)", "{1}", "None", "ARRAY", "np.float32(2)")
+    ]
+    e += (
+        [f"{{x}}.{m}" for m in MEMBERS]
+        + [f"{{x}}.{m}()" for m in MEMBERS]
+        + [f"{{x}}.{m}(1)" for m in MEMBERS]
+    )
+    e += [f"{{x}}.{m}(0, 1)" for m in MEMBERS]
+    e += [f"NESTED[0].{m}({{x}})" for m in ("append", "count", "index", "copy")]
+    e += [f"[1].{m}({{x}})" for m in ("append", "count", "index", "extend", "remove")] + [
+        "{{1: 2}}.get({x})",
+        "{{1}}.union({x})",
+        "{{1: 2}}.update({x})",
+    ]
+    s = [f"return {text}" for text in e]
+    s += ["for y in {x}: pass", "for y in {x}: y += 1", "for y in [{x}]: return y + 1", "y, z = {x}", "y, *z = {x}", "(y, z), w = {x}, 1", "y, z = {x}, {x}\n    return y + z",
+          "y = {x}\n    y += 1\n    return y", "y = 1\n    y += {x}\n    return y", "y = [1]\n    y += {x}", "y = [1]\n    y[{x}] = 1", "y = {{}}\n    y[{x}] = 1", "y = {{}}\n    y[0] = {x}\n    return y[0] + 1",
+          "y = []\n    y.append({x})\n    return y[0] + 1", "y = [{x}]\n    y[0] += 1", "y = [{x}]\n    y.sort()", "y = [{x}]\n    return y[0][0]", "y = ({x}, 1)\n    for z in y: z.append(1)",
+          "y = {{0: {x}}}\n    y[0].append(1)", "assert {x}", "assert 1, {x}", "assert not {x}, {x}", "raise ValueError({x})", "while {x}: return 1", "while not {x}: return 1", "if {x}: return 1",
+          "if {x} == 1: return 1\n    elif {x}: return 2", "with {x}: pass", "del {x}", "y = {x}\n    for z in (1, 2): y = y + 1\n    return y", "for i, y in enumerate([{x}]): y.append(i)",
+          "for y in zip([{x}], [1]): y[0].append(1)", "for y in ({x}, 1): y + 1", "y = {x} or []\n    y.append(1)", "y = {x} if 0 else []\n    y.append(1)", "y = pure({x})\n    return y + 1",
+          "y = []\n    for z in [{x}]: y.append(z)\n    return y[0].append(1)", "y = {x}.copy()\n    y.append(1)", "y = [z for z in [{x}]]\n    y[0].append(1)", "y = list([{x}])\n    return y[0] + 1",
+          "y = {x}[:]\n    y.append(1)\n    y.sort()", "y = {x}[0]\n    y.append(1)", "y = list({x})\n    y[0].append(1)", "y = {x}.copy()\n    y[0].append(1)", "y = sorted({x})\n    y.append(1)",
+          "y = [{x}, [0]]\n    for z in y: z += [1]", "y = dict({x})\n    y[5] = 1", "y = {x}.get(0)\n    y.append(1)", "y = {x}.x\n    y.append(1)", "y = {x}\n    y[0] = 5", "y = {x}\n    y.x = 5", "{x}.x += 1", "{x}[0] += 1",
+          "y = [0]\n    y[0] = {x}\n    y[0][0] = 7", "for z in ([1], {x}): z.append(1)", "for z in [[1], [2]] + [{x}]: z.append(1)", "y = max({x}, [1])\n    y.append(1)", "y = ([1], {x})[1]\n    y.append(2)",
+          "y = np.asarray({x})\n    y[0] = 9", "y = {x}.reshape(-1)\n    y[0] = 9", "y = {x}.T\n    y += 1", "y = {x}.ravel()\n    y += 1", "y = {x}[:]\n    y += 1", "y = {x}[1:]\n    y[0] = 9", "y = abs({x})\n    y.append(1)"]  # fmt: skip
+    # What flow of control leaves behind.
+    s += ["y = []\n    for z in (1, 2):\n        if z: y = {x}\n        break\n    y.append(1)", "y = []\n    for z in (1, 2):\n        if z == 1:\n            y = {x}\n            break\n        y = []\n    y.append(1)",
+          "y = []\n    for z in (1, 2):\n        if z == 1:\n            y = {x}\n            continue\n        y.append(1)\n        y = []", "y = []\n    for z in (): pass\n    else: y = {x}\n    y.append(1)",
+          "y = []\n    try:\n        y = {x}\n        y.nothing\n        y = []\n    except Exception: y.append(1)", "try: {x}.x\n    except Exception as y: return y.args[0]\n    finally: {x}.append(1)",
+          "try: return {x}\n    finally: y = {x}\n    y.append(1)", "y = []\n    while True:\n        y = {x}\n        break\n    y.append(1)", "def g(): return {x}\n    g().append(1)", "y = [[1]]\n    def g(): return y\n    y = {x}\n    g().append(1)",
+          "y = lambda: {x}\n    return y()", "f = lambda z: z.append(1)\n    f({x})", "y = sorted([1, 2], key=lambda z: {x})\n    return y", "y = max([{x}], key=lambda z: z.append(1))", "return [z for z in [1] if {x}.append(1)]",
+          "return adds(*{x})", "return adds(*[{x}])", "return adds(**{x})", "return pure(**{{'y': {x}}})", "z = ({x},)\n    return adds(*z)"]  # fmt: skip
+    return s
+
+
+def hooks_of_class(name, base, hook):
+    parent, how = BASES[base]
+    params, result = HOOKS.get(hook, ("*a, **k", "1"))
+    dunder = f"__{hook}__" if hook in HOOKS else hook
+    head, body = (
+        "",
+        f"    def {dunder}(self{', ' if params else ''}{params}):\n        LOG.append({hook!r})\n        return {result}\n",
+    )
+    if hook not in HOOKS:
+        body += f"    {hook} = property({hook})\n" if len(hook) % 2 else ""
+    if hook == "class_getitem":
+        body = "    def __class_getitem__(cls, k):\n        LOG.append('class_getitem')\n        return 1\n"
+    if base in ("dataclass", "frozen", "slots"):
+        head = {
+            "dataclass": "@dataclasses.dataclass\n",
+            "frozen": "@dataclasses.dataclass(frozen=True, eq=False)\n",
+            "slots": "@dataclasses.dataclass(slots=True)\n",
+        }[base]
+        body = "    x: object = 1\n    y: int = 2\n" + body
+    if base in ("enum", "intenum"):
+        body = "    A = 1\n    B = 2\n" + body
+    if base == "mapping":
+        body = (
+            "    def __len__(self): return 1\n    def __iter__(self): return iter([0])\n    def __getitem__(self, k): return 1\n"
+            + body
+        )
+    if base == "meta":
+        return f"class M_{name}(type):\n{body}class {name}(metaclass=M_{name}):\n    x = 3\n{name[0].lower()}_{name} = {name}\n"
+    made = f"{name}.A" if "enum" in base else f"{name}({how})"
+    return f"{head}class {name}({parent}):\n{body}{name[0].lower()}_{name} = {made}\n"
+
+
+def sources(rng):
+    """(definitions, expression) of what notes."""
+    for base, hook in itertools.product(BASES, [*HOOKS, *METHODS]):
+        name = f"C_{base}_{hook}"
+        yield hooks_of_class(name, base, hook), name, base
+
+
+def module(texts, folder, number, count=[0]):
+    count[0] += 1
+    path = folder / f"m{count[0]}.py"
+    path.write_text("\n".join(texts))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    m = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(m)
+    return m
+
+
+def try_all(m, functions, may_change, found):
+    looks = 0
+    state = m.state()
+    for name, text in functions:
+        f = getattr(m, name)
+        if may_change(f, []):
+            continue
+        looks += 1
+        before = len(m.LOG)
+        for _ in range(2):
+            try:
+                f()
+            except Exception:
+                pass
+        if len(m.LOG) > before or m.state() != state:
+            found.append((text, m.LOG[before:][:3]))
+            state = m.state()
+    return looks
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--share", type=float, default=1.0, help="of the rows, drawn")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    from quadrants.lang._inspect.effects import may_change
+
+    rng, begin = random.Random(args.seed), time.monotonic()
+    all_uses = uses()
+    found, tried, looked, bad = [], 0, 0, 0
+    ways = (
+        "{g}",
+        "[{g}]",
+        "({g}, 1)",
+        "{{0: {g}}}",
+        "{{{g}: 1}}",
+        "HELD.x",
+        "HELD.x[0]",
+        "MADE",
+        "NESTING",
+    )
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        rows = list(sources(rng))
+        rng.shuffle(rows)
+        rows = [("", "MUTABLES", "mutable"), *rows]
+        for definition, cls, base in rows:
+            if time.monotonic() - begin > args.seconds:
+                break
+            g = f"c_{cls}"
+            texts = [PRELUDE, definition]
+            if base == "mutable":
+                expressions = PRELUDE.split('MUTABLE = """')[1].split('"""')[0].split() + [
+                    "NESTED[0]",
+                    "TABLES[0]",
+                    "NAMESPACE.x",
+                    "HOLDS.x",
+                    "[LIST]",
+                    "(LIST, LIST)",
+                    "{{0: LIST}}",
+                ]
+            else:
+                texts.append(f"HELD = types.SimpleNamespace(x={g})\nINSIDE, TABLE, PAIR = [{g}], {{0: {g}}}, ({g}, 1)\nPART = functools.partial(pure, {g})\n"
+                             f"def gives(y={g}): return y\n")  # fmt: skip
+                made = (
+                    f"{cls}.A"
+                    if "enum" in base
+                    else g
+                    if base == "meta"
+                    else f"{cls}({BASES[base][1]})"
+                )
+                expressions = [
+                    g,
+                    cls,
+                    made.replace("{", "{{").replace("}", "}}"),
+                    "INSIDE",
+                    "TABLE",
+                    "PAIR",
+                    "INSIDE[0]",
+                    "HELD.x",
+                    "HELD",
+                    "PART()",
+                    "gives()",
+                ]
+            functions, body = [], []
+            for x in expressions:
+                x = x.replace("{{", "{").replace("}}", "}")
+                for use in all_uses:
+                    if rng.random() > args.share:
+                        continue
+                    text = use.replace("{x}", x).replace("{{", "{").replace("}}", "}")
+                    n = f"f{len(functions)}"
+                    source = f"def {n}():\n    {text}\n"
+                    try:
+                        compile(source, "x", "exec")
+                    except SyntaxError:
+                        bad += 1
+                        continue
+                    functions.append((n, text))
+                    body.append(source)
+            try:
+                m = module([*texts, *body], folder, 0)
+            except Exception as e:
+                print("cannot make", cls, type(e), str(e)[:80]) if "-v" in sys.argv else None
+                continue
+            tried += len(functions)
+            n = len(found)
+            looked += try_all(m, functions, may_change, found)
+            for text, log in found[n:][:4]:
+                print(f"{cls}: {text!r} {log}", flush=True)
+    print(
+        f"{tried} helpers, {looked} taken to look only, {len(found)} of them do not; {bad} no Python"
+    )
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
