@@ -8,7 +8,7 @@
 #define QD_NAMES(X) \
     X(_fields) X(lineno) X(col_offset) X(end_lineno) X(end_col_offset) X(body) X(orelse) \
     X(test) X(fn) X(params) X(returns) X(_qd_op) X(_qd_func) X(_qd_kernel) \
-    X(_is_real) X(_qd_requires_top_level) X(is_method) X(_data_oriented) X(_qd_template_primitives) \
+    X(_is_real) X(_qd_requires_top_level) X(is_method) X(_data_oriented) X(_name_) X(_value_) X(_qd_template_primitives) \
     X(__dataclass_fields__) X(__name__) X(__qualname__) X(__module__) X(__code__) \
     X(__globals__) X(__closure__) X(__wrapped__) X(__self__) X(__func__) X(__class__) \
     X(__dict__) X(__call__) X(co_filename) X(co_firstlineno) X(co_freevars) X(co_name) \

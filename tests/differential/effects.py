@@ -35,18 +35,22 @@ HOOKS = {
     "subclasscheck": ("o", "True"), "sizeof": ("", "8"), "dir": ("", "[]"), "copy": ("", "self"), "deepcopy": ("m", "self"),
     "init": ("*a, **k", "None"), "post_init": ("", "None"), "setattr": ("n, v", "None"), "del": ("", "None"),
     "setitem": ("k, v", "None"), "class_getitem": ("", "1"), "reduce": ("", "(int, ())"), "array_interface_": ("", "1"),
+    "array_finalize": ("o", "None"), "array_wrap": ("*a", "self"), "new": ("*a, **k", "None"), "class": ("", "int"), "bases": ("", "(int,)"),
 }  # fmt: skip
-METHODS = "keys values items get dtype shape sum count index hook item tolist replace all mean astype x".split()
+PROPERTIES = ("class", "bases", "array_interface_")
+METHODS = "value name _value_ keys values items get dtype shape sum count index hook item tolist replace all mean astype x".split()
 BASES = {
     "object": ("", ""), "int": ("int", "3"), "float": ("float", "2.5"), "str": ("str", "'ab'"), "list": ("list", "[1, 2]"),
     "tuple": ("tuple", "(1, 2)"), "dict": ("dict", "{0: 1}"), "set": ("set", "{1}"), "namedtuple": ("P0", "1, 2"),
     "dataclass": ("", "1, 2"), "frozen": ("", "1, 2"), "slots": ("", "1, 2"), "exception": ("ValueError", "1"), "array": ("np.ndarray", "2"),
     "defaultdict": ("collections.defaultdict", "int, {0: 1}"), "deque": ("collections.deque", "[1, 2]"),
     "userlist": ("collections.UserList", "[1, 2]"), "mapping": ("collections.abc.Mapping", ""), "meta": ("type", ""),
-    "enum": ("enum.Enum", ""), "intenum": ("enum.IntEnum", ""), "inner": ("Base", ""),
+    "enum": ("enum.Enum", ""), "intenum": ("enum.IntEnum", ""), "inner": ("Base", ""), "exec": ("", "1, 2"), "exectuple": ("P0", "1, 2"), "module": ("types.ModuleType", "'m'"),
+    "date": ("datetime.date", "2020, 1, 2"), "delta": ("datetime.timedelta", "2"), "fraction": ("fractions.Fraction", "3, 2"),
+    "property": ("property", "lambda self: 1"), "str_enum": ("str, enum.Enum", ""), "flag": ("enum.Flag", ""),
 }  # fmt: skip
 PRELUDE = '''
-import bisect, collections, collections.abc, dataclasses, enum, functools, itertools, math, operator, os, random, types
+import abc, bisect, collections, collections.abc, dataclasses, datetime, enum, fractions, functools, itertools, math, operator, os, random, types, typing, weakref
 import numpy as np
 LOG = []
 class P0(collections.namedtuple("P0", "x y")): pass
@@ -85,19 +89,23 @@ class Holds:
     @functools.cached_property
     def count(self): return self.x
 HOLDS = Holds()
+INDEX, SPEC, ONE_DAY, ZERO, ZEROS = 0, "x", datetime.timedelta(1), np.float64(0), np.zeros(2)
+def quietly(make, *a):
+    try: return make(*a)
+    except Exception: return None
 MUTABLE = """LIST DICT SET NESTED TABLES DEQUE DEFAULT COUNTER ORDERED ARRAY OBJECTS BYTES FLOATS ITERATOR GENERATOR COUNT MAP ZIP RANDOM
 NPRANDOM NAMESPACE PARTIAL HOLDS""".split()
 def state():
     hint = operator.length_hint
     views = LIST, DICT, SET, NESTED, TABLES, DEQUE, DEFAULT, COUNTER, ORDERED, ARRAY.tolist(), OBJECTS.tolist(), BYTES, FLOATS.tolist()
     moving = bytes(VIEW), hint(ITERATOR, 9), GENERATOR.gi_frame is None or GENERATOR.gi_frame.f_lasti, repr(COUNT)
-    others = hint(MAP, 9), RANDOM.getstate()[1][-1], RANDOM.getstate()[1][:2], str(NPRANDOM.bit_generator.state), NAMESPACE.x, HOLDS.x, HOLDS.n
+    others = hint(MAP, 9), RANDOM.getstate()[1][-1], RANDOM.getstate()[1][:2], str(NPRANDOM.bit_generator.state), NAMESPACE.x, HOLDS.x, HOLDS.n, cached.cache_info(), kept.cache_info()
     return repr((views, moving, others))
 '''
 ANY = "len int float bool str repr abs min max sum round tuple list dict set frozenset range type sorted any all chr ord complex bytes \
 zip enumerate reversed slice callable hex bin oct ascii iter next vars dir hash id print map filter".split()
 OPERATORS = "+ - * / // % ** @ << >> & | ^ == != < <= > >= in is".split()
-MEMBERS = "count index get keys values items copy tobytes tolist hex decode encode startswith endswith split join lower upper replace find \
+MEMBERS = "value name y replace today fromordinal from_bytes limit_denominator numerator days year z count index get keys values items copy tobytes tolist hex decode encode startswith endswith split join lower upper replace find \
 format item sum min max mean prod any all reshape ravel flatten transpose astype dot argmax argmin conj bit_length conjugate union \
 intersection difference issubset append add extend insert update setdefault pop sort reverse clear push fill put remove popleft rotate \
 partition resize itemset move_to_end most_common elements random __next__ __len__ __iter__ __getitem__ hook x T real flat data size n".split()
@@ -115,11 +123,16 @@ collections.abc.Mapping.get".split()
 def uses():
     """Texts of statements over {x}."""
     e = ["-{x}", "+{x}", "~{x}", "not {x}", "1 if {x} else 0", "{x} and 1", "{x} or 1", "{x}[0]", "{x}[1:2]", "{x}['a']", "{x}[0, 1]",
-         "{x}[[0]]", "f'{{{x}}}'", "f'{{{x}!r}}'", "f'{{{x}:>3}}'", "f'{{1:{{{x}}}}}'", "'%s' % {x}", "'%s' % ({x},)", "'%d' % {x}", "'%(a)s' % {x}",
+         "{x}[[0]]", "f'{{{x}}}'", "f'{{{x}!r}}'", "f'{{{x}:>3}}'", "f'{{1:{{{x}}}}}'", "f'{{{x}:x}}'", "f'{{{x}:{{SPEC}}}}'", "format({x}, 'x')", "format({x}, SPEC)", "'%s' % {x}", "'%s' % ({x},)", "'%d' % {x}", "'%(a)s' % {x}",
          "'{{}}'.format({x})", "'{{0.x}}'.format({x})", "[1, 2][{x}]", "'ab'[{x}]", "(1, 2)[{x}:]", "{{0: 1}}[{x}]", "{{{x}: 1}}", "{{{x}}}", "{{{x}, 1}}",
          "{{0: {x}}}[0]", "[{x}][0]", "({x}, 1)[0]", "1 < {x} < 3", "{x} == {x}", "[{x}] == [1]", "({x},) == (1,)", "[{x}] < [1]", "{x} in [1]",
          "1 in {x}", "1 in ({x},)", "{x} is None", "isinstance({x}, int)", "isinstance({x}, (int, Base))", "isinstance(1, {x})", "issubclass(int, {x})",
-         "issubclass({x}, int)", "getattr({x}, 'x', 0)", "hasattr({x}, 'x')", "getattr({x}, 'hook')", "getattr(Base, {x}, 0)", "[y for y in {x}]",
+         "issubclass({x}, int)", "issubclass({x}, (str, int))", "issubclass({x}, {x})", "isinstance({x}, {x})", "{x} + ONE_DAY", "ONE_DAY + {x}", "{x} * 2", "operator.getitem({x}, 1)",
+         "np.asarray({x})", "np.asarray([{x}])", "getattr({x}, 'x')", "getattr({x}, 'y', 1)", "getattr({x}, 'value', 1)", "{x}[INDEX % 1]", "[{x}][INDEX % 1].item()", "[{x}][INDEX % 1].x", "{x} / ZERO", "np.divide({x}, ZERO)",
+         "sorted([{x}, {x}])", "min({x}, {x})", "{x} < {x}", "[y.x for y in [{x}] * 12]", "sum(y.item() for y in MANY)", "[y.x for y in MANY]", "[y.hook() for y in MANY]", "[len(y) for y in MANY]", "[f'{{y:x}}' for y in MANY]",
+         "[y[0] for y in MANY]", "[y + 1 for y in MANY]", "[1 for y in MANY if y]", "[isinstance(y, int) for y in MANY]", "[1 for y in MANY if y == 1]", "[z for y in MANY for z in y]", "sorted(MANY, key=pure)", "[adds(y) for y in MANY]", "[y() for y in MANY]",
+         "[1 for y in MANY if y in DICT]", "[getattr(y, 'x', 1) for y in MANY]", "[y.x for y in KINDS]", "[y.x.x for y in HOLDERS]", "[y.x.hook() for y in HOLDERS]", "[y[0].x for y in ROWS]", "[y[0].hook() for y in ROWS]", "[z.x for y in ROWS for z in y]",
+         "[y == [1] for y in ROWS]", "[len(y[0]) for y in ROWS]", "sorted(ROWS)", "[y + y for y in ROWS]", "max(MANY)", "MANY.index(1)", "[z.x for y, z in PAIRS]", "list(MANY)[0].x", "sorted(MANY, key=type)", "[y.pure(2) for y in HOLDERS]", "getattr({x}, 'x', 0)", "hasattr({x}, 'x')", "getattr({x}, 'hook')", "getattr(Base, {x}, 0)", "[y for y in {x}]",
          "[y for y in [{x}]]", "[1 for y in (1, 2) if {x}]", "{{y for y in {x}}}", "{{y: 1 for y in {x}}}", "sum(y for y in {x})", "list(y for y in {x})",
          "sorted([{x}, 1])", "sorted([2, 1], key={x})", "sorted([{x}], key=pure)", "max({x}, 1)", "max([{x}, 1])", "max([1], default={x})", "max([1, 2], key={x})",
          "sum([{x}])", "sum([1], {x})", "sum([[1]], {x})", "any([{x}])", "all([{x}])", "any(y for y in [{x}])", "dict(a={x})", "dict([({x}, 1)])", "dict([{x}])", "set([{x}])",
@@ -191,19 +204,33 @@ def hooks_of_class(name, base, hook):
         "",
         f"    def {dunder}(self{', ' if params else ''}{params}):\n        LOG.append({hook!r})\n        return {result}\n",
     )
+    if hook in PROPERTIES:
+        body = body.replace("    def", "    @property\n    def", 1)
+    if hook == "array_interface_":
+        body = body.replace("interface_(", "interface(").replace(
+            "array_interface___", "array_interface__"
+        )
+    if hook == "new":
+        body = "    def __new__(cls, *a, **k):\n        LOG.append('new')\n        return super().__new__(cls, *a)\n"
+    if base.startswith("exec"):
+        text = body.replace("    def", "def", 1).replace("        ", "    ")
+        body = f"    space = {{'LOG': LOG, 'np': np}}\n    exec({text!r}, space)\n    {dunder} = space.get({dunder!r})\n"
     if hook not in HOOKS:
         body += f"    {hook} = property({hook})\n" if len(hook) % 2 else ""
     if hook == "class_getitem":
         body = "    def __class_getitem__(cls, k):\n        LOG.append('class_getitem')\n        return 1\n"
-    if base in ("dataclass", "frozen", "slots"):
+    if base in ("dataclass", "frozen", "slots", "exec"):
         head = {
+            "exec": "@dataclasses.dataclass\n",
             "dataclass": "@dataclasses.dataclass\n",
             "frozen": "@dataclasses.dataclass(frozen=True, eq=False)\n",
             "slots": "@dataclasses.dataclass(slots=True)\n",
         }[base]
         body = "    x: object = 1\n    y: int = 2\n" + body
-    if base in ("enum", "intenum"):
+    if base in ("enum", "intenum", "flag"):
         body = "    A = 1\n    B = 2\n" + body
+    if base == "str_enum":
+        body = "    A = 'a'\n    B = 'b'\n" + body
     if base == "mapping":
         body = (
             "    def __len__(self): return 1\n    def __iter__(self): return iter([0])\n    def __getitem__(self, k): return 1\n"
@@ -211,15 +238,62 @@ def hooks_of_class(name, base, hook):
         )
     if base == "meta":
         return f"class M_{name}(type):\n{body}class {name}(metaclass=M_{name}):\n    x = 3\n{name[0].lower()}_{name} = {name}\n"
-    made = f"{name}.A" if "enum" in base else f"{name}({how})"
+    made = f"{name}.A" if is_enum(base) else f"{name}({how})"
     return f"{head}class {name}({parent}):\n{body}{name[0].lower()}_{name} = {made}\n"
+
+
+def is_enum(base):
+    return "enum" in base or base == "flag"
+
+
+# Definitions of `C`, and what makes one: what a hook of a class alone does not show.
+NOTES = "def noted(x=5, *a):\n    LOG.append('noted')\n    return x\n"
+LATER = "    def __getattr__(self, name): return noted()\n"
+SPECIALS = {
+    "raising_property": ("class C:\n    @property\n    def x(self): raise AttributeError('x')\n    y = hook = x\n" + LATER, "C()"),
+    "raising_lookup": ("class C:\n    def __getattribute__(self, name): raise AttributeError(name)\n" + LATER, "C()"),
+    "raising_descriptor": ("class D:\n    def __get__(self, o, k): raise AttributeError('x')\nclass C:\n    x = y = hook = D()\n" + LATER, "C()"),
+    "raising_inherited": ("class B:\n    @property\n    def x(self): raise AttributeError('x')\nclass C(B):\n    def hook(self): return super(C, self).x\n" + LATER, "C()"),
+    "missing_slot": ("class C:\n    __slots__ = ('x', 'y')\n" + LATER, "C()"),
+    "format_by_spec": ("class C:\n    def __format__(self, spec): return {'': str, 'x': noted}[spec]('ab')\n", "C()"),
+    "subclass": ("class M(type):\n    def __instancecheck__(cls, o): return True\n    def __subclasscheck__(cls, c): return noted()\nclass C(metaclass=M): x = 1\n", "C"),
+    "compared": ("K = functools.cmp_to_key(lambda a, b: noted(0))\ndef C(): return K(1)\n", "C()"),
+    "class_member": ("class D:\n    def __get__(self, o, k): return noted() if o is None else 1\nclass C:\n    x = y = hook = item = D()\n", "C"),
+    "enum_member": ("class D:\n    def __get__(self, o, k): return noted()\nclass C(enum.Enum):\n    A = 1\n    x = D()\n    y = x\n", "C"),
+    "property_kind": ("class p(property): pass\nclass C:\n    @p\n    def x(self): return noted()\n    y = hook = x\n", "C()"),
+    "abstract_property": ("class C:\n    @abc.abstractproperty\n    def x(self): return noted()\n    y = hook = x\n", "C()"),
+    "class_property": ("class C:\n    @classmethod\n    @property\n    def x(self): return noted()\n    y = hook = item = x\n", "C()"),
+    "meta_property": ("class M(type):\n    @property\n    def x(cls): return noted()\n    def __getattr__(cls, n): return noted()\nclass C(metaclass=M): pass\n", "C"),
+    "enum_kind": ("class M(enum.EnumMeta):\n    def __getattr__(cls, n): return noted()\n    def __getitem__(cls, n): return noted()\n    def __len__(cls): return noted()\n    def __iter__(cls): return iter([noted()])\nclass C(enum.Enum, metaclass=M): A = 1\n", "C"),
+    "module_getattr": ("class C(types.ModuleType): pass\n", "set_later(C('m'))"),
+    "module_plain": ("C = types.ModuleType\n", "set_later(C('m'))"),
+    "fraction_of": ("class I(int):\n    def __mul__(self, o): return noted()\n    __add__ = __rmul__ = __mul__\ndef C():\n    f = fractions.Fraction(3, 2)\n    f._numerator = I(3)\n    return f\n", "C()"),
+    "holds_key": ("K = functools.cmp_to_key(lambda a, b: noted(0))\n@dataclasses.dataclass(order=True)\nclass C:\n    x: object = K(1)\n", "C()"),
+    "cached": ("class C:\n    n = 0\n    @functools.lru_cache(maxsize=1)\n    def hook(self): return noted()\n    item = x = y = hook\n", "C()"),
+    "nothing": ("class C:\n    x = 1\n    def hook(self): return noted()\n    @property\n    def y(self): return noted()\n", "C()"),
+}  # fmt: skip
+SET_LATER = "def set_later(m):\n    m.__getattr__ = lambda n: noted()\n    return m\n"
 
 
 def sources(rng):
     """(definitions, expression) of what notes."""
+    for name, (text, made) in SPECIALS.items():
+        yield NOTES + SET_LATER + f"{text}c_C = {made}\n", "C", f"special {made}"
     for base, hook in itertools.product(BASES, [*HOOKS, *METHODS]):
         name = f"C_{base}_{hook}"
         yield hooks_of_class(name, base, hook), name, base
+
+
+def made_of(cls, base):
+    if base.startswith("special"):
+        return base.split(" ", 1)[1]
+    return (
+        f"{cls}.A"
+        if is_enum(base)
+        else f"c_{cls}"
+        if base == "meta"
+        else f"{cls}({BASES[base][1]})"
+    )
 
 
 def module(texts, folder, number, count=[0]):
@@ -281,7 +355,7 @@ def main():
         folder = pathlib.Path(name)
         rows = list(sources(rng))
         rng.shuffle(rows)
-        rows = [("", "MUTABLES", "mutable"), *rows]
+        rows = [("", "MUTABLES", "mutable"), ("", "ERRORS", "mutable"), *rows]
         for definition, cls, base in rows:
             if time.monotonic() - begin > args.seconds:
                 break
@@ -289,6 +363,8 @@ def main():
             texts = [PRELUDE, definition]
             if base == "mutable":
                 expressions = PRELUDE.split('MUTABLE = """')[1].split('"""')[0].split() + [
+                    "ZERO",
+                    "ZEROS",
                     "NESTED[0]",
                     "TABLES[0]",
                     "NAMESPACE.x",
@@ -298,15 +374,12 @@ def main():
                     "{{0: LIST}}",
                 ]
             else:
-                texts.append(f"HELD = types.SimpleNamespace(x={g})\nINSIDE, TABLE, PAIR = [{g}], {{0: {g}}}, ({g}, 1)\nPART = functools.partial(pure, {g})\n"
+                texts.append(f"MANY, ROWS = [{g}] * 12, [[{g}], [{g}]] * 8\nPAIRS, HOLDERS = [(1, {g})] * 12, [Plain({g}) for _ in range(12)]\nMANY = quietly(lambda: [{made_of(cls, base)} for _ in range(12)]) or MANY\n"
+                             f"class CLASS:\n    x = y = {g}\nOF_CLASS = CLASS()\nOWN = Base()\nOWN.x = {g}\nPROXY, VIEWED = quietly(weakref.proxy, {g}), quietly(types.MappingProxyType, {g})\nKINDS = [CLASS, CLASS(), {g}] * 4\n"
+                             f"SUB = quietly(type, 'SUB', ({cls},), {{}})\nSUPER = quietly(lambda: super(SUB, SUB({BASES.get(base, ('', ''))[1]})))\nKEY = quietly(functools.cmp_to_key(lambda a, b: a + b), {g})\n"
+                             f"HELD = types.SimpleNamespace(x={g})\nINSIDE, TABLE, PAIR = [{g}], {{0: {g}}}, ({g}, 1)\nPART = functools.partial(pure, {g})\n"
                              f"def gives(y={g}): return y\n")  # fmt: skip
-                made = (
-                    f"{cls}.A"
-                    if "enum" in base
-                    else g
-                    if base == "meta"
-                    else f"{cls}({BASES[base][1]})"
-                )
+                made = made_of(cls, base)
                 expressions = [
                     g,
                     cls,
@@ -315,6 +388,8 @@ def main():
                     "TABLE",
                     "PAIR",
                     "INSIDE[0]",
+                    "INSIDE[INDEX % 1]",
+                    *"CLASS OF_CLASS OWN PROXY VIEWED SUB SUPER KEY".split(),
                     "HELD.x",
                     "HELD",
                     "PART()",
@@ -343,9 +418,16 @@ def main():
                 continue
             tried += len(functions)
             n = len(found)
-            looked += try_all(m, functions, may_change, found)
+            if cls == "ERRORS":  # of NumPy call something
+                m.np.seterrcall(lambda *a: m.LOG.append("error"))
+            with m.np.errstate(all="call" if cls == "ERRORS" else "ignore"):
+                looked += try_all(m, functions, may_change, found)
+            m.np.seterrcall(None)
             for text, log in found[n:][:4]:
-                print(f"{cls}: {text!r} {log}", flush=True)
+                print(
+                    f"{cls if cls != 'C' else definition[len(NOTES + SET_LATER) :]}: {text!r} {log}",
+                    flush=True,
+                )
     print(
         f"{tried} helpers, {looked} taken to look only, {len(found)} of them do not; {bad} no Python"
     )

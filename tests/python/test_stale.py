@@ -46,7 +46,7 @@ def test_what_did_not_change_starts_warm(tmp_path):
         "iteration", "generator", "itertools", "accumulated", "filter", "ordered_dict", "index", "index_method",
         # what code of the user changes, or may change for all that its text tells
         "state_by_keyword", "chain_map", "copy", "dataclass_fields", "file", "import_module", "iterated", "made", "math_of_object",
-        "number_class_with_operators", "percent", "super", "any_of_object", "comparison",
+        "number_class_with_operators", "percent", "super", "cached_function", "any_of_object", "comparison",
         # contents that are too large to describe, and objects in what the kernel builds
         "big_array", "dict_display", "starred_display", "format_call", "func_returns_object", "slice_of_objects",
     }  # fmt: skip

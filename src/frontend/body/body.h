@@ -148,6 +148,7 @@ struct Lowering::Body {
         arguments(n, out, &out.provs, &out.keyword_provs);
     }
     void consume(const TracedArgs& args);
+    void consume_number(const Val& v);
     Val method_self(const Val& method, const Val& base);
     bool all_host(const Known& known, const CallArgs& args);
 

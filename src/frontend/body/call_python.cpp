@@ -129,7 +129,7 @@ Val Body::call_ours(const PythonCall& c) {
         c.operands.empty())
         if (Val answer = call_again(c.f, {}, {}, nullptr); answer.obj) return answer;
     if (self) consume_owner(self, c.f.prov);
-    for (const Val& v : c.operands) unit.consume(v);
+    for (const Val& v : c.operands) consume_number(v);
     Ref result = run_call(c);
     if (is_external_array(result.get())) unit.opaque("the contents of a field");
     return result_of(std::move(result), nullptr);

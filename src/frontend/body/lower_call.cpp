@@ -5,6 +5,7 @@
 
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
+#include "frontend/facts/hooks.h"
 #include "frontend/values/builtins.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
@@ -156,9 +157,16 @@ Val Body::method_self(const Val& method, const Val& base) {
 // The callee looks at all of its arguments.
 void Body::consume(const TracedArgs& args) {
     for (size_t k = 0; k < args.provs.size(); ++k)
-        unit.consume(args.positional[k].get(), args.provs[k]);
+        consume_number({args.positional[k], args.provs[k]});
     for (size_t k = 0; k < args.keyword_provs.size(); ++k)
-        unit.consume(args.keywords[k].second.get(), args.keyword_provs[k]);
+        consume_number({args.keywords[k].second, args.keyword_provs[k]});
+}
+
+// What ours calculates with: Python does, as operators of the user's classes say.
+void Body::consume_number(const Val& v) {
+    unit.consume(v);
+    if (!is_expr(v.get()) && !PyCallable_Check(v.get()) && may_run("type", v.get()))
+        unit.opaque("what operators of a " + type_name(v.get()) + " say");
 }
 
 // A set's contents are known, in no order; a text shows one.

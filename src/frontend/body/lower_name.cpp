@@ -249,6 +249,7 @@ Val Body::member(const Val& base, PyObject* name) {
     if (name == names().__dict___) refuse_at_launch(base.prov);
     const bool asks = member_may_change(o, name);
     if (asks) changing_code_runs("reading " + text(name));
+    if (prov) prov->may_change |= asks;
     Ref item = asks ? ask_member(o, name, Asker::body) : attribute(o, name);
     if (!item) throw PyError{};
     if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
@@ -308,6 +309,8 @@ Val Body::element(const Val& base, PyObject* index) {
                      ? unit.item(base.prov, index)
                      : nullptr;
     if (!prov) unit.consume(base);
+    if (prov) prov->may_change |= asks;
+    if (!is_symbolic(index) && has_hooks(index)) unit.opaque("what an index of its class says");
     Val v = adopt(std::move(item), prov);
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole)) v.prov->at_launch = v.obj;
     return is_host_matrix(base.get()) ? Val{captured_number(v.obj)} : v;

@@ -85,6 +85,7 @@ void Body::changing_code_runs(const std::string& what) {
 // No guard may ask what may change something: each question is asked as the source says.
 void Body::note_changes(const std::string& name, PyObject* callee, std::span<const Val> operands,
                         PyObject* keywords) {
+    if (unit.foreign) return;
     std::vector<Ref> objects;
     for (const Val& v : operands) {
         const bool made_here = !v.prov || v.prov->kind == Prov::Kind::display;

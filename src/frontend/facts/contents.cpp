@@ -33,21 +33,31 @@ static Ref scalar_repr(PyObject* o) {
     return Ref::steal(PyUnicode_FromFormat("%U %R", shown.get(), bytes.get()));
 }
 
+// The number or text that an object of a class derived from those stands for; null if it is none.
+static Ref number_of(PyObject* o) {
+    if (PyLong_Check(o)) return Ref::steal(PyNumber_ToBase(o, 16));
+    for (PyTypeObject* base : {&PyFloat_Type, &PyUnicode_Type})
+        if (PyObject_TypeCheck(o, base)) return Ref::steal(base->tp_repr(o));
+    return {};
+}
+
+// A member of an enumeration: its class, its name, the number that it is, and its value, which
+// need not be that number. Not as repr shows it, which the user may have written.
+static Ref enum_text(PyObject* o) {
+    const Ref name = Ref::steal(PyObject_GenericGetAttr(o, names()._name__)),
+              value = Ref::steal(PyObject_GenericGetAttr(o, names()._value__)),
+              number = number_of(o), all = contents_of(value.get());
+    return Ref::steal(PyUnicode_FromFormat("%U.%S is %s of %s", type_id(o).get(), name.get(),
+                                           number ? text(number.get()).c_str() : "-",
+                                           all ? text(all.get()).c_str() : "an object"));
+}
+
 Ref normalised(PyObject* o) {
     if (is_dtype(o)) {  // not by its str, which is Python: what came amid it would be the fact
         const Ref name = Ref::steal(PyObject_GetAttr(o, names().name_));
         return Ref::steal(PyUnicode_FromFormat("dtype %U", name.get()));
     }
-    if (is_enum_member(o)) {
-        const Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
-        if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
-        const char* beside = PyLong_Check(o)      ? " int"
-                             : PyFloat_Check(o)   ? " float"
-                             : PyUnicode_Check(o) ? " str"
-                                                  : "";
-        return Ref::steal(PyUnicode_FromFormat("%U%s %U", type_id(o).get(), beside,
-                                               constant_repr(v.get()).get()));
-    }
+    if (is_enum_member(o)) return enum_text(o);
     if (is_numpy_scalar(o))
         return Ref::steal(PyUnicode_FromFormat("%s %U", Py_TYPE(o)->tp_name, scalar_repr(o).get()));
     return Ref::borrow(o);
@@ -122,7 +132,8 @@ bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
         out += text(type_id(o).get()) + ' ' + text(scalar_repr(o).get()) + ',';
         return true;
     }
-    if (is_dtype(o) || is_enum_member(o)) {
+    if (is_enum_member(o)) return out += text(enum_text(o).get()) + ',', true;
+    if (is_dtype(o)) {
         out += text(type_id(o).get()) + ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
         return true;
     }
@@ -144,13 +155,10 @@ bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
         out += '}';
         return true;
     }
-    for (PyTypeObject* base : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type})
-        if (PyObject_TypeCheck(o, base)) {  // of a class of the user: the value that it stands for
-            const Ref value =
-                Ref::steal(base == &PyLong_Type ? PyNumber_ToBase(o, 16) : base->tp_repr(o));
-            out += text(type_id(o).get()) + ' ' + text(value.get()) + ',';
-            return true;
-        }
+    if (const Ref number = number_of(o)) {  // of a class of the user
+        out += text(type_id(o).get()) + ' ' + text(number.get()) + ',';
+        return true;
+    }
     if (PyAnySet_CheckExact(o)) {  // in an order of its own in each process
         const Ref list = Ref::steal(PySequence_List(o));
         std::vector<std::string> parts(static_cast<size_t>(PyList_GET_SIZE(list.get())));

@@ -46,6 +46,7 @@ struct Prov {
     bool flattened = false;        // reached through a parameter annotated with a dataclass
     bool component = false;        // of a host matrix: kernels see it as a number of Python
     bool is_kept_method = false;   // a method of another object than the parent's
+    bool may_change = false;       // to read it may: each reading is one of the source
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
     uint16_t facts = 0;            // bit k: FactKind k is recorded
     int last_fact = -1;            // of this place, in Unit::facts

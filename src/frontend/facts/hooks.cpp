@@ -27,15 +27,24 @@ PyObject* in_class(PyTypeObject* t, const char* name) {
     return _PyType_Lookup(t, interned(name).get());
 }
 
-bool descriptor_runs_hook(PyObject* descriptor) {
-    if (PyFunction_Check(descriptor) || PyType_Check(descriptor)) return false;
-    if (!Py_IS_TYPE(descriptor, &PyProperty_Type)) {
-        PyObject* get = in_class(Py_TYPE(descriptor), "__get__");
-        return get && is_users(get);
-    }
+bool runs_getter(PyObject* descriptor) {
     const Ref get = Ref::steal_or_null(PyObject_GetAttrString(descriptor, "fget"));
     if (!get) forget_error();
     return get && get.get() != Py_None && !is_own_code(get.get());
+}
+
+// To read what a class has under a name, through an object of it or through the class.
+bool descriptor_runs_hook(PyObject* descriptor, bool through_class) {
+    if (PyFunction_Check(descriptor) || PyType_Check(descriptor)) return false;
+    if (Py_IS_TYPE(descriptor, &PyClassMethod_Type)) {  // some Pythons ask what is in it
+        const Ref inner = Ref::steal_or_null(PyObject_GetAttrString(descriptor, "__func__"));
+        if (!inner) forget_error();
+        return inner && descriptor_runs_hook(inner.get(), false);
+    }
+    PyObject* get = in_class(Py_TYPE(descriptor), "__get__");
+    if (get && is_users(get)) return true;
+    return PyObject_TypeCheck(descriptor, &PyProperty_Type) && !through_class &&
+           runs_getter(descriptor);
 }
 
 std::string home_of(PyObject* function) {
@@ -72,21 +81,53 @@ bool is_no_operator(PyObject* name) {
 
 }  // namespace
 
+namespace {
+// Asks another object for what it is asked for.
+bool passes_on(PyObject* o) {
+    return PyWeakref_CheckProxy(o) || PyObject_TypeCheck(o, &PySuper_Type);
+}
+
+bool is_mapping_proxy(PyObject* o) { return Py_IS_TYPE(o, &PyDictProxy_Type); }
+
+// The mapping that a read-only view shows; borrowed.
+PyObject* shown_by(PyObject* proxy) {
+    PyObject* mapping = nullptr;
+    const auto see = [](PyObject* o, void* out) {
+        *static_cast<PyObject**>(out) = o;
+        return 0;
+    };
+    Py_TYPE(proxy)->tp_traverse(proxy, see, &mapping);
+    return mapping;
+}
+
+PyObject* found_by(PyTypeObject* t, bool always) {
+    static PyObject* const names[] = {interned("__getattr__").release(),
+                                      interned("__getattribute__").release()};
+    PyObject* get = _PyType_Lookup(t, names[always]);
+    return get && is_users(get) ? get : nullptr;
+}
+}  // namespace
+
 bool member_runs_hook(PyObject* o, PyObject* name) {
+    if (passes_on(o)) return true;
+    PyTypeObject* t = Py_TYPE(o);
+    const bool is_class = PyType_Check(o), heap = t->tp_flags & Py_TPFLAGS_HEAPTYPE;
+    if (heap && found_by(t, true)) return true;
+    PyObject* of_class = heap ? _PyType_Lookup(t, name) : nullptr;
+    if (of_class && (!is_class || descriptor_runs_hook(of_class, false)))
+        return descriptor_runs_hook(of_class, false);
+    if (is_class && !is_own_code(o))
+        if (PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(o), name))
+            return descriptor_runs_hook(found, true);
+    PyObject* get = heap ? found_by(t, false) : nullptr;
     if (PyModule_Check(o)) {
         PyObject* names = PyModule_GetDict(o);
-        PyObject* get = PyDict_GetItemString(names, "__getattr__");
-        return get && is_users(get) && !PyDict_Contains(names, name);
+        PyObject* own = PyDict_GetItemString(names, "__getattr__");
+        return ((own && is_users(own)) || get) && !PyDict_Contains(names, name);
     }
-    PyTypeObject* t = Py_TYPE(o);
-    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-    static PyObject *const always = interned("__getattribute__").release(),
-                           *const else_asked = interned("__getattr__").release();
-    if (PyObject* get = _PyType_Lookup(t, always); get && is_users(get)) return true;
-    if (PyObject* found = _PyType_Lookup(t, name)) return descriptor_runs_hook(found);
-    PyObject* get = _PyType_Lookup(t, else_asked);
-    if (!get || !is_users(get)) return false;
-    const Ref plain = Ref::steal_or_null(PyObject_GenericGetAttr(o, name));
+    if (!get) return false;
+    const Ref plain = Ref::steal_or_null(is_class ? PyType_Type.tp_getattro(o, name)
+                                                  : PyObject_GenericGetAttr(o, name));
     if (!plain) forget_error();
     return !plain;
 }
@@ -115,17 +156,17 @@ PyObject* member_origin(PyObject*, PyObject* args) {
 }
 
 bool item_runs_hook(PyObject* o) {
+    if (is_mapping_proxy(o)) return item_runs_hook(shown_by(o));
+    if (passes_on(o)) return true;
     PyTypeObject* t = Py_TYPE(o);
     // What makes items that are missing, as a defaultdict does.
     if (PyDict_Check(o) && !PyDict_CheckExact(o) && in_class(t, "__missing__")) return true;
-    if (PyType_Check(o)) {
-        auto* c = reinterpret_cast<PyTypeObject*>(o);
-        return (c->tp_flags & Py_TPFLAGS_HEAPTYPE) && !is_own_code(o) &&
-               in_class(c, "__class_getitem__");
-    }
-    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
-    PyObject* get = in_class(t, "__getitem__");
-    return get && is_users(get);
+    PyObject* get = t->tp_flags & Py_TPFLAGS_HEAPTYPE ? in_class(t, "__getitem__") : nullptr;
+    if (get) return is_users(get) && !is_pythons(get);
+    if (!PyType_Check(o)) return false;
+    auto* c = reinterpret_cast<PyTypeObject*>(o);
+    return (c->tp_flags & Py_TPFLAGS_HEAPTYPE) && !is_own_code(o) &&
+           in_class(c, "__class_getitem__");
 }
 
 namespace {
@@ -152,7 +193,8 @@ bool is_users_maker(PyObject* value, PyObject* members) {
         function = Ref::steal_or_null(PyObject_GetAttrString(value, "__func__"));
         if (!function) forget_error();
     }
-    return function && is_users(function.get()) && !is_generated(function.get(), members);
+    return function && is_users(function.get()) && !is_pythons(function.get()) &&
+           !is_generated(function.get(), members);
 }
 
 // Whether a class is of Python's own module of enumerations, whose `_missing_` only raises.
@@ -173,7 +215,8 @@ Hooks hooks_of(PyObject* o) {
     bool made_by_user = false;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(t->tp_mro); ++k) {
         auto* c = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, k));
-        copies |= std::string_view(c->tp_name).starts_with("collections.");
+        for (const char* home : {"collections.", "datetime."})
+            copies |= std::string_view(c->tp_name).starts_with(home);
         if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
         PyObject *name, *value;
         for (Py_ssize_t at = 0; PyDict_Next(c->tp_dict, &at, &name, &value);) {
@@ -205,6 +248,7 @@ struct Reached {
             return runs(s->start, depth + 1) || runs(s->stop, depth + 1) ||
                    runs(s->step, depth + 1);
         }
+        if (is_mapping_proxy(o)) return runs(shown_by(o), depth + 1);
         if (PyDict_Check(o)) {
             PyObject *key, *value;
             for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
@@ -239,7 +283,7 @@ struct Reached {
     // To what no member shows: what a reference leads to, a time's zone, an exception's arguments.
     static bool goes_elsewhere(PyObject* o) {
         return PyWeakref_Check(o) || PyCell_Check(o) || PyExceptionInstance_Check(o) ||
-               is_of(o, "mappingproxy") || is_of(o, "datetime.datetime") ||
+               PyWeakref_CheckProxy(o) || is_of(o, "datetime.datetime") ||
                is_of(o, "datetime.time");
     }
     static bool is_of(PyObject* o, const char* name) {

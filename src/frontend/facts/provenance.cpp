@@ -338,6 +338,26 @@ bool may_change(PyObject* callee, std::span<const Ref> operands, PyObject* keywo
     return answer.get() == Py_True;
 }
 
+static PyObject* getattr_function() {
+    static PyObject* const get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+    return get;
+}
+// Whether a call runs code of the user: it is theirs, or Python's own that an operand of theirs has
+// hooks for.
+static bool runs_users(PyObject* callee, std::span<const Ref> operands) {
+    PyObject* function = PyMethod_Check(callee) ? PyMethod_GET_FUNCTION(callee) : callee;
+    if (is_own_code(function) || is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callee))))
+        return false;
+    const bool native = PyCFunction_Check(callee) || (PyType_Check(callee) && is_harmless(callee));
+    if (!native) return true;
+    PyObject* owner = owner_of(callee);
+    const std::string name = callee_name(callee);
+    if (operands.size() == 2 && callee == getattr_function())
+        return member_runs_hook(operands[0].get(), operands[1].get());
+    return (owner && may_run(name, owner)) ||
+           std::ranges::any_of(operands, [&](const Ref& o) { return may_run(name, o.get()); });
+}
+
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
         const std::function<Ref()>& run) {
     if (!answers) return run ? run() : call_with(callee, operands, keywords);
@@ -352,6 +372,10 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
             PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(a.raised.get())), a.raised.get());
             return {};
         }
+    // It only looked when the kernel was traced, and may do more now.
+    if (asker == Asker::guard && runs_users(callee, operands) &&
+        may_change(callee, operands, keywords))
+        return {};
     const AskingGuard asking(asker == Asker::guard);
     Ref result = run ? run() : call_with(callee, operands, keywords);
     // What is raised may be about there being no kernel yet: the body asks for itself.
@@ -372,10 +396,6 @@ Ref ask_part(PyObject* base, PyObject* key, bool attribute, Asker asker) {
     return attribute ? ask_member(owner.get(), key, asker) : ask_item(owner.get(), key, asker);
 }
 
-static PyObject* getattr_function() {
-    static PyObject* const get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
-    return get;
-}
 static PyObject* getitem_function() {
     static PyObject* const get = [] {
         const Ref module = Ref::steal(PyImport_ImportModule("operator"));
@@ -451,7 +471,11 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Ask
     PyObject* base = walk(prov->parent, args, keep, asker);
     if (!base) return nullptr;
     if (prov->kind != Prov::Kind::call) {
-        keep = ask_part(base, prov->key.get(), prov->kind == Prov::Kind::attribute, asker);
+        const bool attribute = prov->kind == Prov::Kind::attribute;
+        // What only looks says what it would now: no answer is kept for it.
+        const bool looks = asker == Asker::again && !prov->may_change;
+        keep = looks ? part_of(base, prov->key.get(), attribute)
+                     : ask_part(base, prov->key.get(), attribute, asker);
         forget_error();
         return keep.get();
     }

@@ -25,13 +25,20 @@ from quadrants.lang._inspect.known_values import (
     PLAIN,
     UNKNOWN,
     MayChange,
+    TooLong,
     Value,
+    any_of,
+    are_data,
+    begin,
     contained,
     data,
     forget_answers,
+    has_inert_keys,
+    holds_numpy,
     inert,
     is_a,
     is_array,
+    is_data,
     is_inert,
     is_number,
     is_plain,
@@ -39,6 +46,10 @@ from quadrants.lang._inspect.known_values import (
     items_of,
     joined,
     known,
+    numpy_calls_back,
+    step,
+    together,
+    value_of,
 )
 from quadrants.lang._inspect.looking import (
     FILLING_METHODS,
@@ -55,6 +66,7 @@ from quadrants.lang._inspect.static_members import (
     holds_no_code,
     in_class,
     is_heap,
+    module_of,
 )
 
 _OPERATORS = frozenset(
@@ -62,13 +74,16 @@ _OPERATORS = frozenset(
     "not_ or_ pos pow rshift sub truediv truth xor matmul concat".split()
 )
 _BY_METHOD = {"truth": "__bool__", "not_": "__bool__", "inv": "__invert__", "concat": "__add__"}
-_MOST_STEPS = 20_000
+_MOST_STEPS = 2_000
 _Env = dict[str, Value]
 
 
 _GOES_OVER = frozenset("zip enumerate reversed sorted list tuple set frozenset".split())
 _CONSUMERS = frozenset("sum any all min max list tuple set frozenset sorted".split())
-_left = [0]  # steps, of the question that is being looked at
+# Of one question: what calls gave, by function and operands; and the first function that was walked.
+_calls: dict[Any, tuple[Any, Value]] = {}
+_first: list[types.CodeType] = []
+_too_long: set[types.CodeType] = set()  # which took more steps than a question may
 
 
 def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None = None) -> bool:
@@ -76,16 +91,23 @@ def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None
 
     `names`: those of the last operands, which are passed by keyword.
     """
-    _left[0] = _MOST_STEPS
-    try:
-        values = [known(o) for o in operands]
-        first = len(values) - len(names or ())
-        _call(known(callee), values[:first], dict(zip(names or (), values[first:])), 0)
-        return False
-    except Exception:  # also of objects of the user that cannot be looked into
-        return True
-    finally:
-        forget_answers()
+    values = [known(o) for o in operands]
+    first = len(values) - len(names or ())
+    for together[0] in (False, True):  # many objects one by one, then those of a class at once
+        begin(_MOST_STEPS)
+        try:
+            _call(known(callee), values[:first], dict(zip(names or (), values[first:])), 0)
+            return False
+        except TooLong:
+            if together[0]:
+                _too_long.update(_first[:1])
+        except Exception:  # also of objects of the user that cannot be looked into
+            return True
+        finally:
+            forget_answers()
+            _calls.clear()
+            _first.clear()
+    return True
 
 
 # --- calls ----------------------------------------------------------------------------------------
@@ -93,6 +115,10 @@ def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None
 
 def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: int) -> Value:
     """What a call gives; raises if it may change something."""
+    step()
+    if callee.kind == "bound":
+        function, owner = callee.obj
+        return _call(known(function), [owner, *args], keywords, depth)
     if callee.kind != "known" or depth > 8:
         raise MayChange
     function, everything = callee.obj, [*args, *keywords.values()]
@@ -108,7 +134,7 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             raise MayChange
         return data(*everything)
     if kind is types.FunctionType:
-        return _Walk(function, args, keywords, depth).result()
+        return _walked(function, args, keywords, depth)
     if kind is type:
         if function.__module__ == "builtins" and function.__name__ in LOOKING_FUNCTIONS:
             return _builtin(function.__name__, args, keywords, depth)
@@ -126,9 +152,6 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             {k: known(v) for k, v in named} | keywords,
             depth + 1,
         )
-    if kind is _CACHING:  # to fill its cache twice is to fill it once
-        inert(*everything)  # they are hashed
-        return _kept(_call(known(function.__wrapped__), args, keywords, depth + 1))
     if kind is operator.itemgetter:
         if any(in_class(type(v.obj), "__missing__") is not None for v in args):
             raise MayChange  # it may make what it lacks
@@ -180,7 +203,23 @@ def _method_of_python(
     )
 
 
-_CACHING = type(functools.lru_cache(int))
+def _walked(
+    function: types.FunctionType, args: list[Value], keywords: dict[str, Value], depth: int
+) -> Value:
+    """What a function of the user gives, which is found once for the same operands."""
+    if not _first:
+        _first.append(function.__code__)
+        if function.__code__ in _too_long:
+            raise MayChange
+    key = (
+        id(function),
+        *((v.kind, id(v.obj)) for v in args),
+        *((n, v.kind, id(v.obj)) for n, v in keywords.items()),
+    )
+    if key not in _calls:
+        result = _Walk(function, args, keywords, depth).result()
+        _calls[key] = (function, args, keywords), result  # whose ids stay theirs
+    return _calls[key][1]
 
 
 def _kept(v: Value) -> Value:
@@ -191,6 +230,8 @@ def _kept(v: Value) -> Value:
 
 
 def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    if numpy_calls_back():
+        raise MayChange
     if name != "where":
         _refuse_outputs(args, 2)
     for key, v in keywords.items():
@@ -219,6 +260,7 @@ def _refuse_outputs(operands: list[Value], first: int) -> None:
             raise MayChange
 
 
+_SIZED = (list, tuple, dict, set, frozenset, str, bytes, bytearray, range)
 _NUMBERS = (int, float, complex, bool, object)
 _COMPARISONS = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
 _ELSE_ASK_MORE = ("__contains__", "__int__", "__float__")  # Python goes on with other methods
@@ -232,7 +274,13 @@ def _operator(name: str, operands: list[Value], depth: int) -> Value:
     """What an operator or `len` and its like give, by the methods of the user that Python may call."""
     first = operands[0] if operands else PLAIN
     if first.kind == "known" and is_a(first.obj, type) and name == "__getitem__":
+        if type(first.obj) is not type:
+            raise MayChange  # its own class may have items, or find other members
         return _method(first, "__class_getitem__", operands, depth)
+    if len(operands) > 1 and any(map(_asks_for_members, operands)):
+        for v in operands:
+            if not _asks_for_members(v) or v.kind == "known":
+                data(v)
     mirrored = _MIRRORED.get(name, name if name in ("__eq__", "__ne__") else f"__r{name[2:]}")
     names = [name, mirrored]
     results = []
@@ -257,6 +305,13 @@ def _operator(name: str, operands: list[Value], depth: int) -> Value:
         inert(*results)
         return PLAIN
     return joined([*results, PLAIN]) if len(operands) > 1 and len(results) > 1 else results[0]
+
+
+def _asks_for_members(v: Value) -> bool:
+    """Whether it may be of NumPy, or hold such, which asks the other operand what kind of array it is."""
+    if v.kind == "known":
+        return holds_numpy(v.obj)
+    return v.kind in ("inert", "fresh")
 
 
 def _may_be_numpys(v: Value) -> bool:
@@ -303,7 +358,9 @@ def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
     if found is None and name in _ELSE_ASK_MORE:
         raise MayChange
     native = type(found) is types.WrapperDescriptorType
-    if found is None or (native and (name == "__len__" or found.__objclass__ in _NUMBERS)):
+    if found is None or (
+        native and found.__objclass__ in (_SIZED if name == "__len__" else _NUMBERS)
+    ):
         return PLAIN  # what numbers do, or the other operand answers
     if type(found) is not types.FunctionType:
         raise MayChange
@@ -325,7 +382,7 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
         found = _member(args[0], args[1].obj, depth, otherwise, optional)
         return PLAIN if name == "hasattr" else found
     if name in ("isinstance", "issubclass"):
-        return _asked_for_class(args, depth)
+        return _asked_for_class(name, args, depth)
     if name == "type" and len(args) == 1:
         return known(type(args[0].obj)) if args[0].kind == "known" else INERT
     if name == "bool" and len(args) == 1:
@@ -338,13 +395,30 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
         return _super(args[0].obj, args[1].obj)
     if name in _TEXTS and args:
         inert(*args[1:])
-        return _text_of(args[0], name, depth)
+        return _text_of(args[0], name, depth, args[1] if len(args) > 1 else known(""))
     if any(v.kind == "known" and callable(v.obj) and not is_a(v.obj, type) for v in args):
         raise MayChange
     if name == "dict" and any(
         v.kind == "known" and type(v.obj) not in (dict, *_DATA) for v in args
     ):
         raise MayChange  # it may have keys()
+    if name in ("list", "tuple", "sorted", "reversed") and len(args) == 1:
+        if args[0].kind == "some" and name != "reversed" and key is not None:
+            return args[0]
+        if (
+            args[0].kind == "known"
+            and type(args[0].obj) in (list, tuple)
+            and not is_data(args[0].obj)
+        ):
+            if name != "sorted" or key is not None:
+                return Value("some", [args[0].obj])
+    if (
+        name == "len"
+        and len(args) == 1
+        and args[0].kind == "some"
+        and type(args[0].obj[0]) in (list, tuple)
+    ):
+        return PLAIN
     if name in _GOES_OVER and args and all(v.kind != "unknown" for v in args):
         found = joined([item_of(v) for v in args])
         if name in ("set", "frozenset") or (name == "sorted" and key is None):
@@ -355,22 +429,33 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
     return PLAIN if name in ("len", "int", "float", "any", "all") else result
 
 
-def _asked_for_class(args: list[Value], depth: int) -> Value:
+def _asked_for_class(name: str, args: list[Value], depth: int) -> Value:
     """Of isinstance and issubclass."""
     if len(args) != 2 or args[1].kind != "known":
         raise MayChange
+    method = "__instancecheck__" if name == "isinstance" else "__subclasscheck__"
     kinds = args[1].obj if type(args[1].obj) is tuple else (args[1].obj,)
     for kind in kinds:
         if type(kind) is type or type(kind) is enum.EnumMeta:
             continue
-        answers = in_class(type(kind), "__instancecheck__", None)
-        if not is_a(kind, type) or type(answers) is not types.FunctionType:
+        answers = in_class(type(kind), method, None)
+        if not is_a(kind, type):
+            raise MayChange
+        if answers is in_class(type, method):
+            continue
+        if type(answers) is not types.FunctionType:
             raise MayChange
         inert(_call(known(answers), [known(kind), args[0]], {}, depth + 1))
-    if args[0].kind == "known":
-        if in_class(type(args[0].obj), "__class__", None) is not _CLASS:
-            raise MayChange
-        if _lookup_of(type(args[0].obj)):
+    first = args[0]
+    if name == "issubclass":
+        if first.kind != "known" or not is_a(first.obj, type):
+            raise MayChange  # it is asked for its bases
+        return PLAIN
+    if first.kind in ("unknown", "bound"):
+        raise MayChange
+    if first.kind in ("known", "some"):
+        kind = type(first.obj[0] if first.kind == "some" else first.obj)
+        if in_class(kind, "__class__", None) is not _CLASS or _lookup_of(kind):
             raise MayChange
     return PLAIN
 
@@ -384,14 +469,14 @@ _TEXTS = {
 }
 
 
-def _text_of(v: Value, name: str, depth: int) -> Value:
+def _text_of(v: Value, name: str, depth: int, how: Value = PLAIN) -> Value:
     if v.kind != "known" or is_inert(v.obj):
         inert(v)
         return PLAIN
     for method in _TEXTS[name]:
         found = in_class(type(v.obj), method)
         if type(found) is types.FunctionType:
-            operands = [v, known("")] if method == "__format__" else [v]
+            operands = [v, how] if method == "__format__" else [v]
             inert(_call(known(found), operands, {}, depth + 1))
             return PLAIN
         if found is not in_class(object, method):
@@ -414,6 +499,21 @@ def _truth(v: Value, depth: int) -> Value:
     return PLAIN
 
 
+# Whose own way to find members is that of all objects: no proxies, nor what goes on with another object.
+_PLAINLY_FOUND = {
+    "builtins": frozenset(
+        "object type module int float complex bool str bytes bytearray list tuple dict set frozenset range slice "
+        "NoneType function builtin_function_or_method property memoryview".split()
+    ),
+    "collections": frozenset("deque defaultdict OrderedDict".split()),
+    "types": frozenset({"SimpleNamespace"}),
+    "functools": frozenset({"partial"}),
+    "datetime": frozenset("date time datetime timedelta timezone".split()),
+    "re": frozenset("Pattern Match".split()),
+    "array": frozenset({"array"}),
+}
+
+
 def _lookup_of(kind: type) -> types.FunctionType | None:
     """The function of the user that finds members, if there is one."""
     found = in_class(kind, "__getattribute__")
@@ -421,13 +521,25 @@ def _lookup_of(kind: type) -> types.FunctionType | None:
         return found
     if type(found) is not types.WrapperDescriptorType:
         raise MayChange
+    owner = found.__objclass__
+    home = module_of(owner)
+    if owner.__name__ not in _PLAINLY_FOUND.get(home, ()) and (
+        is_heap(owner) or home.partition(".")[0] != "numpy"
+    ):
+        raise MayChange
     return None
 
 
 def _member(
     base: Value, name: str, depth: int, otherwise: Value = UNKNOWN, optional: bool = False
 ) -> Value:
-    if base.kind != "known" or (name.startswith("__") and not name.endswith("__")):
+    """What o.name gives, or getattr(o, name, otherwise) where it is optional."""
+    step()
+    if name.startswith("__") and not name.endswith("__"):
+        raise MayChange
+    if base.kind == "some":
+        return _member_of_any(base, name, depth)
+    if base.kind != "known":
         raise MayChange
     o, kind = base.obj, type(base.obj)
     if kind is types.ModuleType:
@@ -436,36 +548,87 @@ def _member(
         return _call(known(vars(o).get("__getattr__")), [known(name)], {}, depth + 1)
     if kind is super:
         return _inherited(o, name, depth)
-    if (
-        is_a(o, enum.Enum)
-        and name in ("value", "name")
-        and not any(name in vars(b) for b in kind.__mro__ if b.__module__ != "enum")
-    ):
-        return known(o._value_ if name == "value" else o._name_)
-    if finds := _lookup_of(kind):
-        return _call(known(finds), [base, known(name)], {}, depth + 1)
+    finds = _lookup_of(kind)
+    if is_a(o, enum.Enum) and not finds and name in ("value", "name"):
+        if not any(name in vars(b) for b in kind.__mro__ if module_of(b) != "enum"):
+            return known(o._value_ if name == "value" else o._name_)
+    fallback = in_class(kind, "__getattr__", None)
+
+    def or_else(found: Value) -> Value:
+        """What code of the user gives, after whose AttributeError Python goes on."""
+        given = [found]
+        if fallback is not None:
+            given.append(_call(known(fallback), [base, known(name)], {}, depth + 1))
+        return joined([*given, otherwise] if optional else given)
+
+    if finds:
+        return or_else(_call(known(finds), [base, known(name)], {}, depth + 1))
     of_class = in_class(kind, name, None)
     if type(of_class) is property:
-        return _call(known(of_class.fget), [base], {}, depth + 1)
-    if issubclass(kind, type) and kind is not type and not issubclass(kind, enum.EnumMeta):
+        return or_else(_call(known(of_class.fget), [base], {}, depth + 1))
+    if issubclass(kind, type) and kind not in (type, enum.EnumMeta):
         raise MayChange
     found = find_static(o, name, UNKNOWN)
-    fallback = in_class(kind, "__getattr__", None)
     if found is UNKNOWN:
         if type(fallback) is types.FunctionType:
-            return _call(known(fallback), [base, known(name)], {}, depth + 1)
-        if optional and fallback is None:
+            given = _call(known(fallback), [base, known(name)], {}, depth + 1)
+            return joined([given, otherwise]) if optional else given
+        if optional and fallback is None and not issubclass(kind, types.ModuleType):
             return otherwise
         raise MayChange
     if type(found) is functools.cached_property:  # to keep it twice is to keep it once
-        return _kept(_call(known(found.func), [base], {}, depth + 1))
-    own = (types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.GetSetDescriptorType,
-           types.MemberDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+        return or_else(_kept(_call(known(found.func), [base], {}, depth + 1)))
+    if type(found) is classmethod and type(found.__func__) is not types.FunctionType:
+        raise MayChange  # a property of the class
     get = in_class(type(found), "__get__", None)
-    if get is not None and type(found) not in own and type(found) is not TUPLE_GETTER:
-        return _call(known(get), [known(found), base, known(kind)], {}, depth + 1)
+    if get is not None and type(found) not in _OWN and type(found) is not TUPLE_GETTER:
+        bound_to = [known(None), base] if issubclass(kind, type) else [base, known(kind)]
+        if found is not of_class and not issubclass(kind, type):
+            return known(found)  # of the object itself, which is not asked
+        return or_else(_call(known(get), [known(found), *bound_to], {}, depth + 1))
     look = type.__getattribute__ if issubclass(kind, type) else object.__getattribute__
     return known(look(o, name))
+
+
+_OWN = (types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.GetSetDescriptorType,
+        types.MemberDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+_MISSING = object()
+
+
+def _member_of_any(base: Value, name: str, depth: int) -> Value:
+    """A member of any of many objects of one class."""
+    objects = base.obj
+    kind = type(objects[0])
+    if is_a(objects[0], enum.Enum) or issubclass(kind, types.ModuleType) or _lookup_of(kind):
+        raise MayChange
+    of_class = in_class(kind, name, _MISSING)
+    fallback = in_class(kind, "__getattr__", None)
+    if type(of_class) is property:
+        found = [_call(known(of_class.fget), [base], {}, depth + 1)]
+        if fallback is not None:
+            found.append(_call(known(fallback), [base, known(name)], {}, depth + 1))
+        return joined(found)
+    step(len(objects) >> 4)
+    values: list[Any]
+    if type(of_class) in (types.MemberDescriptorType, TUPLE_GETTER):
+        values = [of_class.__get__(o) for o in objects]
+    elif (
+        of_class is _MISSING
+        or type(of_class) is types.FunctionType
+        or in_class(type(of_class), "__get__") is None
+    ):
+        if type(in_class(kind, "__dict__", None)) is not types.GetSetDescriptorType:
+            raise MayChange
+        values = [object.__getattribute__(o, "__dict__").get(name, of_class) for o in objects]
+    else:
+        raise MayChange
+    if type(of_class) is types.FunctionType:
+        if any(v is not of_class for v in values):
+            raise MayChange
+        return Value("bound", (of_class, base))
+    if any(v is _MISSING for v in values):
+        raise MayChange
+    return joined(any_of(values))
 
 
 def _super(kind: Any, o: Any) -> Value:
@@ -481,6 +644,10 @@ def _inherited(o: Any, name: str, depth: int) -> Value:
     found = next((vars(base)[name] for base in bases if name in vars(base)), UNKNOWN)
     if type(found) is property:
         return _call(known(found.fget), [known(o.__self__)], {}, depth + 1)
+    if type(found) is staticmethod:
+        return known(found.__func__)
+    if type(found) is classmethod and type(found.__func__) is types.FunctionType:
+        return known(getattr(o, name))
     if found is UNKNOWN or (
         type(found) is not types.FunctionType and in_class(type(found), "__get__", None) is not None
     ):
@@ -489,6 +656,10 @@ def _inherited(o: Any, name: str, depth: int) -> Value:
 
 
 # --- iteration and the text of a function ----------------------------------------------------------
+
+
+def _is_same(a: Value | None, b: Value) -> bool:
+    return a is not None and a.kind == b.kind and a.obj is b.obj
 
 
 class _Walk:
@@ -518,6 +689,7 @@ class _Walk:
 
     def _block(self, statements: list[ast.stmt]) -> None:
         for s in statements:
+            step()
             self._statement(s)
 
     def _statement(self, s: ast.stmt) -> None:
@@ -566,6 +738,7 @@ class _Walk:
     def _for(self, s: ast.For, items: list[Value]) -> None:
         for _ in self._rounds():
             for item in items:
+                step(1 + (len(self.env) >> 4))
                 before = dict(self.env)
                 self._bind(s.target, item)
                 self._block(s.body)
@@ -579,9 +752,13 @@ class _Walk:
     def _rounds(self) -> Iterator[None]:
         """Until what a turn assigns, which the next one reads, is what was assigned before."""
         for _ in range(8):
-            before = {name: (v.kind, id(v.obj)) for name, v in self.env.items()}
+            before = dict(self.env)
+            step(len(before) >> 4)
             yield
-            if {name: (v.kind, id(v.obj)) for name, v in self.env.items()} == before:
+            if len(before) == len(self.env) and all(
+                before.get(name) is v or _is_same(before.get(name), v)
+                for name, v in self.env.items()
+            ):
                 return
         raise MayChange
 
@@ -594,8 +771,14 @@ class _Walk:
         self._join(ends)
 
     def _join(self, ends: list[_Env]) -> None:
-        names = {name for end in ends for name in end}
-        self.env = {name: joined([end.get(name, UNKNOWN) for end in ends]) for name in names}
+        first, *others = ends
+        step(sum(map(len, ends)) >> 4)
+        self.env = dict(first)
+        for name in {name for end in ends for name in end}:
+            mine = first.get(name, UNKNOWN)
+            if any(end.get(name, UNKNOWN) is not mine for end in others):
+                step()
+                self.env[name] = joined([end.get(name, UNKNOWN) for end in ends])
 
     def _bind(self, target: ast.expr, value: Value) -> None:
         if isinstance(target, ast.Name):
@@ -625,8 +808,8 @@ class _Walk:
 
     def _eval(self, n: ast.expr) -> Value:
         how = _EXPRESSIONS.get(type(n))
-        _left[0] -= 1
-        if how is None or _left[0] < 0:
+        step()
+        if how is None:
             raise MayChange
         return how(self, n)
 
@@ -636,15 +819,26 @@ class _Walk:
         if base.kind in ("plain", "inert", "fresh"):
             return INERT if base.kind == "fresh" else base
         if base.kind == "known" and type(base.obj) in (list, tuple, dict, str, range):
-            if type(base.obj) is dict and not is_inert(list(base.obj)):
+            if type(base.obj) is dict and not has_inert_keys(base.obj):
                 raise MayChange  # keys of the user compare
             if index.kind == "known" and is_number(index.obj):
                 return known(base.obj[index.obj])
-            items = list(base.obj.values()) if type(base.obj) is dict else base.obj
-            return item_of(known(items))
-        if base.kind != "known" or not (is_array(base.obj) or is_number(base.obj)):
+            return value_of(base.obj) if type(base.obj) is dict else item_of(base)
+        if base.kind == "some" and isinstance(n.slice, ast.Slice):
+            return base
+        if base.kind == "some" and is_plain(index):
+            return item_of(base)
+        if base.kind != "known":
             raise MayChange
-        return inert(base)
+        if is_array(base.obj) or is_number(base.obj):
+            data(index)  # NumPy asks what kind of array it is
+            return inert(base)
+        tuples = is_a(base.obj, tuple) and in_class(type(base.obj), "__getitem__") is in_class(
+            tuple, "__getitem__"
+        )
+        if tuples and type(index.obj) is int and is_inert(base.obj):
+            return known(tuple.__getitem__(base.obj, index.obj))
+        return _operator("__getitem__", [base, index], self.depth)
 
     def _called(self, n: ast.Call) -> Value:
         if any(isinstance(a, ast.Starred) for a in n.args) or any(
@@ -663,6 +857,8 @@ class _Walk:
         keywords = {str(k.arg): self._eval(k.value) for k in n.keywords}
         if isinstance(n.func, ast.Attribute):
             base = self._eval(n.func.value)
+            if are_data(base):
+                base = INERT
             if base.kind == "fresh" and n.func.attr in FILLING_METHODS and not keywords:
                 data(*args)
                 return INERT
@@ -722,9 +918,11 @@ class _Walk:
                 how = {ord("r"): "repr", ord("a"): "ascii", ord("s"): "str"}.get(
                     part.conversion, "format"
                 )
-                _text_of(self._eval(part.value), how, self.depth)
-                if isinstance(part.format_spec, ast.JoinedStr):
-                    self._text(part.format_spec)
+                spec = part.format_spec
+                given = self._text(spec) if isinstance(spec, ast.JoinedStr) else known("")
+                _text_of(self._eval(part.value), how, self.depth, given)
+        if len(n.values) == 1 and isinstance(n.values[0], ast.Constant):
+            return known(n.values[0].value)
         return PLAIN
 
     def _binary(self, n: ast.BinOp) -> Value:

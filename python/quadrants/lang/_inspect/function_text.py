@@ -16,17 +16,35 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
     code = function.__code__
     if code not in _trees:
         _trees[code] = None
+        if len(code.co_code) > _LONGEST:
+            raise MayChange
         source = _text_of(function)
         tree = ast.parse(source)
         if not _is_text_of(source, code):
             raise MayChange  # the file was edited
         found = [n for n in ast.walk(tree) if _is_called(n, code.co_name)]
-        if len(found) == 1:
+        if len(found) == 1 and _is_seen_through(found[0]):
             _trees[code] = found[0]
     known = _trees[code]
     if known is None:
         raise MayChange
     return known
+
+
+_LONGEST = 8192
+# What is walked, of expressions and statements; what else a function has makes it one that may change something.
+_WALKED = (
+    ast.Return, ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.For, ast.While, ast.Assert, ast.Raise,
+    ast.Pass, ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp,
+    ast.Compare, ast.IfExp, ast.Call, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.JoinedStr, ast.FormattedValue,
+    ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.comprehension, ast.keyword, ast.expr_context, ast.operator,
+    ast.unaryop, ast.boolop, ast.cmpop,
+)  # fmt: skip
+
+
+def _is_seen_through(n: ast.FunctionDef | ast.Lambda) -> bool:
+    body = n.body if isinstance(n.body, list) else [n.body]
+    return all(isinstance(x, _WALKED) for part in body for x in ast.walk(part))
 
 
 def _text_of(function: types.FunctionType) -> str:
@@ -51,7 +69,9 @@ def _is_text_of(source: str, code: types.CodeType) -> bool:
     while waiting:
         c = waiting.pop()
         if c.co_name == code.co_name:
-            names = [{*x.co_names, *x.co_varnames, *x.co_freevars} for x in (c, code)]
+            names = [
+                {*x.co_names, *x.co_varnames, *x.co_freevars} - {"__class__"} for x in (c, code)
+            ]  # which a method that calls super has
             constants = [
                 [repr(k) for k in x.co_consts if not hasattr(k, "co_code")] for x in (c, code)
             ]

@@ -62,16 +62,16 @@ def only_keeps(kind: type) -> bool:
     init, new, setter = (in_class(kind, name) for name in ("__init__", "__new__", "__setattr__"))
     own = vars(kind)
     if type(new) is staticmethod and issubclass(kind, tuple) and "_fields" in own:
-        return init is in_class(object, "__init__") and is_generated(new.__func__)
+        return init is in_class(object, "__init__") and is_generated(new.__func__, kind, "__new__")
     if {type(init), type(new)} <= {types.WrapperDescriptorType, types.BuiltinFunctionType}:
         return issubclass(kind, int | float | str)
     fields = own.get("__dataclass_fields__", {})
     factories = (list, dict, set, sys.modules["dataclasses"].MISSING) if fields else ()
     return (
         bool(fields)
-        and is_generated(init)
+        and is_generated(init, kind, "__init__")
         and new is in_class(object, "__new__")
-        and (setter is in_class(object, "__setattr__") or is_generated(setter))
+        and (setter is in_class(object, "__setattr__") or is_generated(setter, kind, "__setattr__"))
         and in_class(kind, "__post_init__") is None
         and all(
             type(in_class(kind, name)) is types.MemberDescriptorType

@@ -14,6 +14,7 @@ from typing import Any
 _MISSING = object()
 _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
+_module_of = type.__dict__["__module__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
 _NATIVE = types.GetSetDescriptorType, types.MemberDescriptorType
 TUPLE_GETTER = type(vars(namedtuple("P", "x"))["x"])
@@ -35,30 +36,91 @@ def is_heap(kind: type) -> bool:
     return bool(_flags_of(kind) & 1 << 9)
 
 
-def is_generated(function: Any) -> bool:
-    """Of what dataclasses and named tuples write."""
-    return type(function) is types.FunctionType and function.__code__.co_filename == "<string>"
+def module_of(kind: type) -> str:
+    name = _module_of(kind)
+    return name if type(name) is str else ""
+
+
+_GENERATED = frozenset(
+    "__init__ __repr__ __eq__ __lt__ __le__ __gt__ __ge__ __hash__ __setattr__ __delattr__".split()
+)
+# What those read beside the fields of their class: names, and how the values that they keep are called.
+_GENERATED_NAMES = frozenset(
+    "__class__ __qualname__ __name__ __setattr__ __delattr__ __post_init__".split()
+)
+_GENERATED_GLOBALS = frozenset("NotImplemented hash type super".split())
+_KEPT = (
+    "__dataclass_",
+    "_type_",
+    "_dflt_",
+    "MISSING",
+    "_HAS_DEFAULT_FACTORY",
+    "FrozenInstanceError",
+    "cls",
+)
+
+
+def is_generated(function: Any, kind: type, name: str) -> bool:
+    """Whether a member of a class is what dataclasses and named tuples write."""
+    if type(function) is not types.FunctionType:
+        return False
+    code, space, members = function.__code__, function.__globals__, _dict_of(kind)
+    if code.co_filename != "<string>":
+        return False
+    if name == "__new__" and "_fields" in members:
+        return (
+            code.co_names == ("_tuple_new",)
+            and not code.co_freevars
+            and space.get("_tuple_new") is tuple.__new__
+            and str(space.get("__name__")).startswith("namedtuple_")
+        )
+    if "__dataclass_fields__" not in members or name not in _GENERATED or code.co_name != name:
+        return False
+    if getattr(code, "co_qualname", f"__create_fn__.<locals>.{name}") == name:
+        return False  # of Python 3.11 and later: it is no function's own
+    fields = members["__dataclass_fields__"]
+    read = {x for x in code.co_names if x not in fields and x not in _GENERATED_NAMES}
+    return (
+        read <= _GENERATED_GLOBALS | {x for x in read if x.startswith("__dataclass_")}
+        and not any(x in space for x in read)
+        and all(x.startswith(_KEPT) for x in code.co_freevars)
+        and function.__qualname__ == f"{_qualname_of(kind)}.{name}"
+    )
+
+
+def is_written_text(member: Any, kind: type, name: str) -> bool:
+    """Whether a member is a function of a text that was run, and not one that Python wrote."""
+    return (
+        type(member) is types.FunctionType
+        and member.__code__.co_filename == "<string>"
+        and not is_generated(member, kind, name)
+    )
+
+
+_qualname_of = type.__dict__["__qualname__"].__get__
 
 
 def holds_no_code(kind: type) -> bool:
     """Whether a class has no methods and descriptors but those of Python's enumerations, tuples and dataclasses."""
     return all(
-        _runs_nothing(member)
+        _runs_nothing(member, base, name)
         for base in _mro_of(kind)
         if is_heap(base)
-        for member in _dict_of(base).values()
+        for name, member in _dict_of(base).items()
     )
 
 
-def _runs_nothing(member: Any) -> bool:
+def _runs_nothing(member: Any, owner: type, name: str) -> bool:
     kind = type(member)
     if kind in (classmethod, staticmethod):
-        return _runs_nothing(member.__func__)
+        return _runs_nothing(member.__func__, owner, name)
     if kind is types.FunctionType:
-        homes = (vars(sys.modules[name]) for name in _HOMES if name in sys.modules)
-        return is_generated(member) or any(member.__globals__ is home for home in homes)
+        homes = (vars(sys.modules[home]) for home in _HOMES if home in sys.modules)
+        return is_generated(member, owner, name) or any(
+            member.__globals__ is home for home in homes
+        )
     if is_heap(kind):
-        return kind.__module__ in _HOMES and in_class(kind, "__call__") is None
+        return module_of(kind) in _HOMES and in_class(kind, "__call__") is None
     return kind in _DESCRIPTORS or in_class(kind, "__get__") is None
 
 
