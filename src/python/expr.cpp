@@ -103,6 +103,8 @@ PyMethodDef functions[] = {
      "The text of a function in its file, decorators included. OSError if there is none."},
     {"operators_run_code", entry<frontend::operators_run_code>, METH_O,
      "Whether operators, conversions or iteration of an object may run code of the user."},
+    {"looks_plainly", entry<frontend::looks_plainly_face>, METH_VARARGS,
+     "Whether a call is seen at a glance to change nothing: looks_plainly(callee, operands)."},
     {"member_origin", entry<frontend::member_origin>, METH_VARARGS,
      "Where Python finds a member of an object, as a number: member_origin(o, name)."},
     {"compiling_callable", entry<compiling_callable>, METH_NOARGS, "The function being traced."},

@@ -283,6 +283,60 @@ HOOKS = {
         """,
         "size()",
     ),
+    "behind_a_property_that_raises": (
+        """
+        source = Count()
+        class Sim:
+            @property
+            def dt(self): raise AttributeError("dt")
+            def __getattr__(self, name): return source.take()
+        sim = Sim()
+        """,
+        "sim.dt",
+    ),
+    "format_by_spec": (
+        """
+        source = Count()
+        class F:
+            def __format__(self, spec): return str({"": int, "x": source.take}[spec]())
+        f = F()
+        def h(): return int(f"{f:x}")
+        """,
+        "h()",
+    ),
+    "subclass": (
+        """
+        source = Count()
+        class M(type):
+            def __instancecheck__(cls, o): return True
+            def __subclasscheck__(cls, c): return source.take() == 3
+        class C(metaclass=M): pass
+        def h(): return 1 if issubclass(int, C) else 2
+        """,
+        "h()",
+    ),
+    "compared_keys": (
+        """
+        import functools
+        source = Count()
+        a = functools.cmp_to_key(lambda x, y: source.take() - 4)(1)
+        def h(): return 1 if a < a else 2
+        """,
+        "h()",
+    ),
+    "any_of_many": (
+        """
+        class Body:
+            def __init__(self, k): self.k = k
+            def get(self): return self.k
+        class Other(Body):
+            def get(self): return source.take()
+        source = Count()
+        bodies = [Body(0) for _ in range(3000)] + [Other(1)]
+        def h(): return sum(b.get() for b in bodies)
+        """,
+        "h()",
+    ),
     "by_keyword": (
         """
         source = Count()
@@ -329,6 +383,25 @@ LOOKS = {  # what only looks: no later process traces it again
             kind = Kind.B
             @property
             def dt(self): return self.kinds[self.kind] if self.kind in self.kinds else 0
+        sim = Sim()
+        """,
+    "flow": """
+        class Base:
+            def __init__(self, k): self.k = k
+            def get(self, *more): return self.k + len(more)
+        class Body(Base):
+            def get(self, *more): return super().get(*more) + 1
+        bodies = [Body(k) for k in range(3000)]
+        table = {"a": 1}
+        class Sim:
+            @property
+            def dt(self):
+                best = max(bodies, key=lambda b: b.k)
+                for b in bodies:
+                    if b.k > 3: break
+                try: n = table["b"]
+                except KeyError: n = 0
+                return n + bodies[0].get(1, 2) + sum({b.k: 1 for b in bodies[:2]}.values())
         sim = Sim()
         """,
     "many": """

@@ -84,6 +84,8 @@ Origin origin_of(PyObject* o, PyObject* name);
 PyObject* member_origin(PyObject* module, PyObject* args);  // member_origin(o, name) -> its number
 // operators_run_code(o): whether operators of Python may run code of the user for it (hooks.h).
 PyObject* operators_run_code(PyObject* module, PyObject* o);
+// looks_plainly(callee, operands): see plain_code.h.
+PyObject* looks_plainly_face(PyObject* module, PyObject* args);
 // function_text(function): its text in its file.
 PyObject* function_text(PyObject* module, PyObject* function);
 // Raises if Python is about to see values that only launches know; a null place has none.

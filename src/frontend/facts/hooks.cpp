@@ -53,14 +53,34 @@ std::string home_of(PyObject* function) {
     return home && PyUnicode_Check(home) ? text(home) : "";
 }
 
+// Whether code made of a text names nothing but the fields of its class, as dataclasses write it.
+bool names_fields_alone(PyObject* function, PyObject* members) {
+    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+    if (text(code->co_filename) != "<string>") return false;
+    PyObject* fields = PyDict_GetItemString(members, "__dataclass_fields__");
+    if (!fields) fields = PyDict_GetItemString(members, "_fields");
+    if (!fields) return false;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(code->co_names); ++k) {
+        PyObject* name = PyTuple_GET_ITEM(code->co_names, k);
+        if (!is_one_of(name, {"__class__", "__qualname__", "NotImplemented", "hash", "type",
+                              "super", "__setattr__", "__delattr__", "_tuple_new"}) &&
+            PySequence_Contains(fields, name) != 1)
+            return false;
+    }
+    return true;
+}
+
 // What dataclasses, named tuples and Python's own containers have: it goes on with their members.
 bool is_generated(PyObject* function, PyObject* members) {
-    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
     const std::string home = home_of(function);
-    const bool of_fields = PyDict_GetItemString(members, "__dataclass_fields__") ||
-                           PyDict_GetItemString(members, "_fields");
-    return (of_fields && text(code->co_filename) == "<string>") || home == "collections" ||
-           home == "collections.abc" || home == "dataclasses";
+    if (home == "dataclasses" || home == "reprlib") {
+        const Ref inner = Ref::steal_or_null(PyObject_GetAttr(function, names().__wrapped___));
+        if (!inner) forget_error();
+        return !inner ||
+               (PyFunction_Check(inner.get()) && names_fields_alone(inner.get(), members));
+    }
+    return home == "collections" || home == "collections.abc" ||
+           names_fields_alone(function, members);
 }
 
 // Made by Python's own libraries.

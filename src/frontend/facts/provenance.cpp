@@ -14,6 +14,7 @@
 #include "frontend/facts/facts.h"
 #include "frontend/facts/hooks.h"
 #include "frontend/facts/places.h"
+#include "frontend/facts/plain_code.h"
 #include "frontend/source/ast.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/values.h"
@@ -326,6 +327,7 @@ Answers::Answers() : previous(std::exchange(answers, this)) {}
 Answers::~Answers() { answers = previous; }
 
 bool may_change(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
+    if (looks_plainly(callee, operands)) return false;
     static PyObject* const asked = [] {
         const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.effects"));
         return Ref::steal(PyObject_GetAttrString(module.get(), "may_change")).release();

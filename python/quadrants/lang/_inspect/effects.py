@@ -9,31 +9,28 @@ callbacks) is walked too or refused, as is what writes.
 
 from __future__ import annotations
 
-import ast
-import builtins
 import enum
 import functools
 import operator
+import os
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from quadrants.lang._inspect.function_text import tree_of
 from quadrants.lang._inspect.known_values import (
     FRESH,
     INERT,
+    NUMBER,
     PLAIN,
     UNKNOWN,
     MayChange,
     TooLong,
     Value,
     any_of,
-    are_data,
     begin,
     contained,
     data,
     forget_answers,
-    has_inert_keys,
     holds_numpy,
     inert,
     is_a,
@@ -49,10 +46,8 @@ from quadrants.lang._inspect.known_values import (
     numpy_calls_back,
     step,
     together,
-    value_of,
 )
 from quadrants.lang._inspect.looking import (
-    FILLING_METHODS,
     LOOKING_FUNCTIONS,
     LOOKING_METHODS,
     is_librarys,
@@ -61,13 +56,16 @@ from quadrants.lang._inspect.looking import (
 )
 from quadrants.lang._inspect.static_members import (
     TUPLE_GETTER,
-    bound,
+    dict_of,
     find_static,
     holds_no_code,
     in_class,
     is_heap,
     module_of,
+    mro_of,
+    name_of,
 )
+from quadrants.lang._inspect.walk import Answers, Walk
 
 _OPERATORS = frozenset(
     "abs add and_ contains eq floordiv ge getitem gt index inv invert is_ is_not le lshift lt mod mul ne neg "
@@ -75,14 +73,13 @@ _OPERATORS = frozenset(
 )
 _BY_METHOD = {"truth": "__bool__", "not_": "__bool__", "inv": "__invert__", "concat": "__add__"}
 _MOST_STEPS = 2_000
-_Env = dict[str, Value]
 
 
 _GOES_OVER = frozenset("zip enumerate reversed sorted list tuple set frozenset".split())
-_CONSUMERS = frozenset("sum any all min max list tuple set frozenset sorted".split())
 # Of one question: what calls gave, by function and operands; and the first function that was walked.
 _calls: dict[Any, tuple[Any, Value]] = {}
 _first: list[types.CodeType] = []
+WAYS = (False, True)
 _too_long: set[types.CodeType] = set()  # which took more steps than a question may
 
 
@@ -93,7 +90,7 @@ def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None
     """
     values = [known(o) for o in operands]
     first = len(values) - len(names or ())
-    for together[0] in (False, True):  # many objects one by one, then those of a class at once
+    for together[0] in WAYS:  # many objects one by one, then those of a class at once
         begin(_MOST_STEPS)
         try:
             _call(known(callee), values[:first], dict(zip(names or (), values[first:])), 0)
@@ -119,6 +116,9 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
     if callee.kind == "bound":
         function, owner = callee.obj
         return _call(known(function), [owner, *args], keywords, depth)
+    if callee.kind == "lambda":
+        walk, tree = callee.obj
+        return walk.lambda_result(tree, args, keywords)
     if callee.kind != "known" or depth > 8:
         raise MayChange
     function, everything = callee.obj, [*args, *keywords.values()]
@@ -132,7 +132,7 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
     if is_librarys(function):
         if any(callable(v.obj) and not is_a(v.obj, type) for v in everything):
             raise MayChange
-        return data(*everything)
+        return data(*(v for v in everything if v.obj is not os.environ))
     if kind is types.FunctionType:
         return _walked(function, args, keywords, depth)
     if kind is type:
@@ -217,7 +217,7 @@ def _walked(
         *((n, v.kind, id(v.obj)) for n, v in keywords.items()),
     )
     if key not in _calls:
-        result = _Walk(function, args, keywords, depth).result()
+        result = Walk(_ANSWERS, function, args, keywords, depth).result()
         _calls[key] = (function, args, keywords), result  # whose ids stay theirs
     return _calls[key][1]
 
@@ -245,7 +245,8 @@ def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
             or (is_a(v.obj, type) and not is_heap(v.obj))
         ):
             raise MayChange  # it may have a method of the function's name
-    return data(*args)
+    found = data(*args)
+    return NUMBER if found is PLAIN else found
 
 
 _DATA = (list, tuple, range, slice)
@@ -255,7 +256,7 @@ def _refuse_outputs(operands: list[Value], first: int) -> None:
     """Raises for an array where NumPy's functions take what they are to write to."""
     for v in operands[first:]:
         if v.kind == "inert" or (
-            v.kind == "known" and type(v.obj).__module__ == "numpy" and not is_number(v.obj)
+            v.kind == "known" and module_of(type(v.obj)) == "numpy" and not is_number(v.obj)
         ):
             raise MayChange
 
@@ -311,12 +312,16 @@ def _asks_for_members(v: Value) -> bool:
     """Whether it may be of NumPy, or hold such, which asks the other operand what kind of array it is."""
     if v.kind == "known":
         return holds_numpy(v.obj)
-    return v.kind in ("inert", "fresh")
+    return v.kind in ("inert", "fresh") or v is NUMBER
 
 
 def _may_be_numpys(v: Value) -> bool:
     """Whether comparing it may give more than a bool."""
-    return v.kind != "plain" and (v.kind != "known" or type(v.obj).__module__ == "numpy")
+    return (
+        v is NUMBER
+        or v.kind != "plain"
+        and (v.kind != "known" or module_of(type(v.obj)) == "numpy")
+    )
 
 
 def _is_known_number(v: Value) -> bool:
@@ -384,7 +389,9 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
     if name in ("isinstance", "issubclass"):
         return _asked_for_class(name, args, depth)
     if name == "type" and len(args) == 1:
-        return known(type(args[0].obj)) if args[0].kind == "known" else INERT
+        if args[0].kind in ("known", "some"):
+            return known(type(args[0].obj if args[0].kind == "known" else args[0].obj[0]))
+        return inert(args[0], INERT)
     if name == "bool" and len(args) == 1:
         return _truth(args[0], depth)
     if name in ("type", "callable"):
@@ -412,6 +419,8 @@ def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: in
         ):
             if name != "sorted" or key is not None:
                 return Value("some", [args[0].obj])
+    if name == "len" and len(args) == 1 and args[0].kind == "pack":
+        return PLAIN
     if (
         name == "len"
         and len(args) == 1
@@ -495,7 +504,8 @@ def _truth(v: Value, depth: int) -> Value:
             if in_class(kind, name, None) is not None:
                 return _operator(name, [v], depth)
         return PLAIN
-    inert(v)
+    if v.kind != "pack":
+        inert(v)
     return PLAIN
 
 
@@ -523,7 +533,7 @@ def _lookup_of(kind: type) -> types.FunctionType | None:
         raise MayChange
     owner = found.__objclass__
     home = module_of(owner)
-    if owner.__name__ not in _PLAINLY_FOUND.get(home, ()) and (
+    if name_of(owner) not in _PLAINLY_FOUND.get(home, ()) and (
         is_heap(owner) or home.partition(".")[0] != "numpy"
     ):
         raise MayChange
@@ -539,6 +549,13 @@ def _member(
         raise MayChange
     if base.kind == "some":
         return _member_of_any(base, name, depth)
+    if base.kind == "super":
+        this, objects = base.obj
+        found = _behind(mro_of(type(objects.obj[0])), this, name)
+        if type(found) is property:
+            return _call(known(found.fget), [objects], {}, depth + 1)
+        if type(found) is types.FunctionType:
+            return Value("bound", (found, objects))
     if base.kind != "known":
         raise MayChange
     o, kind = base.obj, type(base.obj)
@@ -550,7 +567,7 @@ def _member(
         return _inherited(o, name, depth)
     finds = _lookup_of(kind)
     if is_a(o, enum.Enum) and not finds and name in ("value", "name"):
-        if not any(name in vars(b) for b in kind.__mro__ if module_of(b) != "enum"):
+        if not any(name in dict_of(b) for b in mro_of(kind) if module_of(b) != "enum"):
             return known(o._value_ if name == "value" else o._name_)
     fallback = in_class(kind, "__getattr__", None)
 
@@ -573,8 +590,8 @@ def _member(
         if type(fallback) is types.FunctionType:
             given = _call(known(fallback), [base, known(name)], {}, depth + 1)
             return joined([given, otherwise]) if optional else given
-        if optional and fallback is None and not issubclass(kind, types.ModuleType):
-            return otherwise
+        if fallback is None and not issubclass(kind, types.ModuleType):
+            return otherwise if optional else PLAIN  # nothing goes on with it
         raise MayChange
     if type(found) is functools.cached_property:  # to keep it twice is to keep it once
         return or_else(_kept(_call(known(found.func), [base], {}, depth + 1)))
@@ -597,10 +614,15 @@ _MISSING = object()
 
 def _member_of_any(base: Value, name: str, depth: int) -> Value:
     """A member of any of many objects of one class."""
-    objects = base.obj
+    objects, values = base.obj, []
     kind = type(objects[0])
-    if is_a(objects[0], enum.Enum) or issubclass(kind, types.ModuleType) or _lookup_of(kind):
+    if issubclass(kind, types.ModuleType) or _lookup_of(kind):
         raise MayChange
+    if is_a(objects[0], enum.Enum) and name in ("value", "name"):
+        if not any(name in dict_of(b) for b in mro_of(kind) if module_of(b) != "enum"):
+            step(len(objects) >> 5)
+            values = [o._value_ if name == "value" else o._name_ for o in objects]
+            return joined(any_of(values))
     of_class = in_class(kind, name, _MISSING)
     fallback = in_class(kind, "__getattr__", None)
     if type(of_class) is property:
@@ -608,8 +630,7 @@ def _member_of_any(base: Value, name: str, depth: int) -> Value:
         if fallback is not None:
             found.append(_call(known(fallback), [base, known(name)], {}, depth + 1))
         return joined(found)
-    step(len(objects) >> 4)
-    values: list[Any]
+    step(len(objects) >> 5)
     if type(of_class) in (types.MemberDescriptorType, TUPLE_GETTER):
         values = [of_class.__get__(o) for o in objects]
     elif (
@@ -632,18 +653,25 @@ def _member_of_any(base: Value, name: str, depth: int) -> Value:
 
 
 def _super(kind: Any, o: Any) -> Value:
-    if type(kind) is not type or kind not in type(o).__mro__:
+    if type(kind) is not type or kind not in mro_of(type(o)):
         raise MayChange  # it asks the object for its class
     return known(super(kind, o))
 
 
+def _behind(mro: tuple[type, ...], this: type, name: str) -> Any:
+    """What classes behind this one have under a name."""
+    bases = mro[mro.index(this) + 1 :]
+    return next((dict_of(base)[name] for base in bases if name in dict_of(base)), UNKNOWN)
+
+
 def _inherited(o: Any, name: str, depth: int) -> Value:
     """A member of super()."""
-    mro = o.__self_class__.__mro__
-    bases = mro[mro.index(o.__thisclass__) + 1 :]
-    found = next((vars(base)[name] for base in bases if name in vars(base)), UNKNOWN)
+    owner, this, kind = (
+        in_class(super, x).__get__(o) for x in ("__self__", "__thisclass__", "__self_class__")
+    )
+    found = _behind(mro_of(kind), this, name)
     if type(found) is property:
-        return _call(known(found.fget), [known(o.__self__)], {}, depth + 1)
+        return _call(known(found.fget), [known(owner)], {}, depth + 1)
     if type(found) is staticmethod:
         return known(found.__func__)
     if type(found) is classmethod and type(found.__func__) is types.FunctionType:
@@ -655,330 +683,4 @@ def _inherited(o: Any, name: str, depth: int) -> Value:
     return known(getattr(o, name))
 
 
-# --- iteration and the text of a function ----------------------------------------------------------
-
-
-def _is_same(a: Value | None, b: Value) -> bool:
-    return a is not None and a.kind == b.kind and a.obj is b.obj
-
-
-class _Walk:
-    """The text of one function, with what its names mean."""
-
-    def __init__(
-        self,
-        function: types.FunctionType,
-        args: list[Value],
-        keywords: dict[str, Value],
-        depth: int,
-    ) -> None:
-        self.function = function
-        self.depth = depth + 1
-        self.returned: list[Value] = []
-        self.tree = tree_of(function)
-        self.env: _Env
-        self.env, rest, stars = bound(function, args, keywords)
-        self.env |= {name: known(value) for name, value in rest.items()}
-        self.env |= dict.fromkeys(stars, UNKNOWN)
-
-    def result(self) -> Value:
-        if isinstance(self.tree, ast.Lambda):
-            return self._eval(self.tree.body)
-        self._block(self.tree.body)
-        return joined(self.returned) if self.returned else known(None)
-
-    def _block(self, statements: list[ast.stmt]) -> None:
-        for s in statements:
-            step()
-            self._statement(s)
-
-    def _statement(self, s: ast.stmt) -> None:
-        if isinstance(s, ast.Return):
-            self.returned.append(self._eval(s.value) if s.value else known(None))
-        elif isinstance(s, ast.Expr):
-            self._eval(s.value)
-        elif isinstance(s, ast.Assign) and len(s.targets) == 1:
-            self._bind(s.targets[0], self._eval(s.value))
-        elif isinstance(s, ast.AnnAssign) and s.value is not None:
-            self._bind(s.target, self._eval(s.value))
-        elif isinstance(s, ast.AugAssign) and isinstance(s.target, ast.Name):
-            old = self.env.get(s.target.id, UNKNOWN)
-            if not is_plain(old):
-                raise MayChange  # a list would be changed itself
-            self.env[s.target.id] = inert(old, self._eval(s.value))
-        elif isinstance(s, ast.If):
-            _truth(self._eval(s.test), self.depth)
-            self._branches(s.body, s.orelse)
-        elif isinstance(s, ast.For) and not s.orelse:
-            self._for(s, items_of(self._eval(s.iter)))
-        elif isinstance(s, ast.While) and not s.orelse:
-            self._while(s)
-        elif isinstance(s, ast.Assert):
-            _truth(self._eval(s.test), self.depth)
-            if s.msg is not None:
-                inert(self._eval(s.msg))
-        elif isinstance(s, ast.Raise) and s.exc is not None and s.cause is None:
-            self._raise(s.exc)
-        elif not isinstance(s, ast.Pass):
-            raise MayChange
-
-    def _raise(self, raised: ast.expr) -> None:
-        """Of an exception of Python's own."""
-        args = raised.args if isinstance(raised, ast.Call) and not raised.keywords else []
-        kind = self._eval(raised.func if isinstance(raised, ast.Call) else raised).obj
-        if (
-            type(kind) is not type
-            or not issubclass(kind, Exception)
-            or kind.__module__ != "builtins"
-        ):
-            raise MayChange
-        for a in args:
-            inert(self._eval(a))
-
-    def _for(self, s: ast.For, items: list[Value]) -> None:
-        for _ in self._rounds():
-            for item in items:
-                step(1 + (len(self.env) >> 4))
-                before = dict(self.env)
-                self._bind(s.target, item)
-                self._block(s.body)
-                self._join([before, self.env])
-
-    def _while(self, s: ast.While) -> None:
-        for _ in self._rounds():
-            _truth(self._eval(s.test), self.depth)
-            self._branches(s.body, [])
-
-    def _rounds(self) -> Iterator[None]:
-        """Until what a turn assigns, which the next one reads, is what was assigned before."""
-        for _ in range(8):
-            before = dict(self.env)
-            step(len(before) >> 4)
-            yield
-            if len(before) == len(self.env) and all(
-                before.get(name) is v or _is_same(before.get(name), v)
-                for name, v in self.env.items()
-            ):
-                return
-        raise MayChange
-
-    def _branches(self, *blocks: list[ast.stmt]) -> None:
-        before, ends = self.env, []
-        for block in blocks:
-            self.env = dict(before)
-            self._block(block)
-            ends.append(self.env)
-        self._join(ends)
-
-    def _join(self, ends: list[_Env]) -> None:
-        first, *others = ends
-        step(sum(map(len, ends)) >> 4)
-        self.env = dict(first)
-        for name in {name for end in ends for name in end}:
-            mine = first.get(name, UNKNOWN)
-            if any(end.get(name, UNKNOWN) is not mine for end in others):
-                step()
-                self.env[name] = joined([end.get(name, UNKNOWN) for end in ends])
-
-    def _bind(self, target: ast.expr, value: Value) -> None:
-        if isinstance(target, ast.Name):
-            self.env[target.id] = value
-        elif isinstance(target, ast.Tuple):
-            item = item_of(value)
-            for part in target.elts:
-                self._bind(part, item)
-        elif isinstance(target, ast.Subscript) and self._eval(target.value).kind == "fresh":
-            data(self._eval(target.slice), value)
-        else:
-            raise MayChange
-
-    def _name(self, name: str) -> Value:
-        if name in self.env:
-            return self.env[name]
-        code = self.function.__code__
-        if name in code.co_varnames or name in code.co_cellvars:
-            return UNKNOWN
-        if name in code.co_freevars and self.function.__closure__:
-            return known(self.function.__closure__[code.co_freevars.index(name)].cell_contents)
-        spaces = self.function.__globals__, vars(builtins)
-        for space in spaces:
-            if name in space:
-                return known(space[name])
-        raise MayChange
-
-    def _eval(self, n: ast.expr) -> Value:
-        how = _EXPRESSIONS.get(type(n))
-        step()
-        if how is None:
-            raise MayChange
-        return how(self, n)
-
-    def _subscript(self, n: ast.Subscript) -> Value:
-        base, index = self._eval(n.value), self._eval(n.slice)
-        inert(index)
-        if base.kind in ("plain", "inert", "fresh"):
-            return INERT if base.kind == "fresh" else base
-        if base.kind == "known" and type(base.obj) in (list, tuple, dict, str, range):
-            if type(base.obj) is dict and not has_inert_keys(base.obj):
-                raise MayChange  # keys of the user compare
-            if index.kind == "known" and is_number(index.obj):
-                return known(base.obj[index.obj])
-            return value_of(base.obj) if type(base.obj) is dict else item_of(base)
-        if base.kind == "some" and isinstance(n.slice, ast.Slice):
-            return base
-        if base.kind == "some" and is_plain(index):
-            return item_of(base)
-        if base.kind != "known":
-            raise MayChange
-        if is_array(base.obj) or is_number(base.obj):
-            data(index)  # NumPy asks what kind of array it is
-            return inert(base)
-        tuples = is_a(base.obj, tuple) and in_class(type(base.obj), "__getitem__") is in_class(
-            tuple, "__getitem__"
-        )
-        if tuples and type(index.obj) is int and is_inert(base.obj):
-            return known(tuple.__getitem__(base.obj, index.obj))
-        return _operator("__getitem__", [base, index], self.depth)
-
-    def _called(self, n: ast.Call) -> Value:
-        if any(isinstance(a, ast.Starred) for a in n.args) or any(
-            k.arg is None for k in n.keywords
-        ):
-            raise MayChange
-        consumes = (
-            isinstance(n.func, ast.Name) and n.func.id in _CONSUMERS and n.func.id not in self.env
-        )
-        args = [
-            self._comprehension(a)
-            if consumes and isinstance(a, ast.GeneratorExp)
-            else self._eval(a)
-            for a in n.args
-        ]
-        keywords = {str(k.arg): self._eval(k.value) for k in n.keywords}
-        if isinstance(n.func, ast.Attribute):
-            base = self._eval(n.func.value)
-            if are_data(base):
-                base = INERT
-            if base.kind == "fresh" and n.func.attr in FILLING_METHODS and not keywords:
-                data(*args)
-                return INERT
-            if base.kind in ("plain", "inert", "fresh") and n.func.attr in LOOKING_METHODS:
-                if not all(map(is_plain, [*args, *keywords.values()])) or "out" in keywords:
-                    raise MayChange
-                return INERT if base.kind == "fresh" else base
-        return _call(self._eval(n.func), args, keywords, self.depth)
-
-    def _display(self, n: ast.List | ast.Tuple | ast.Set) -> Value:
-        items = [self._eval(e) for e in n.elts]
-        if isinstance(n, ast.Set):
-            inert(*items)  # they are hashed
-        if isinstance(n, ast.Tuple) and all(v.kind == "known" for v in items):
-            return known(tuple(v.obj for v in items))
-        if isinstance(n, ast.Tuple):
-            return PLAIN if all(map(is_plain, items)) else contained(items)
-        return UNKNOWN if contained(items) is UNKNOWN else FRESH
-
-    def _table(self, n: ast.Dict) -> Value:
-        if not all(n.keys):
-            raise MayChange
-        inert(*(self._eval(k) for k in n.keys if k))  # they are hashed
-        items = [self._eval(e) for e in n.values]
-        return UNKNOWN if contained(items) is UNKNOWN else FRESH
-
-    def _comprehension(self, n: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Value:
-        before, items = self.env, []
-        for self.env in self._turns(dict(before), n.generators):
-            items.append(self._eval(n.elt))
-        self.env = before
-        if isinstance(n, ast.SetComp):
-            inert(*items)
-        if isinstance(n, ast.ListComp):
-            return UNKNOWN if contained(items) is UNKNOWN else FRESH
-        return PLAIN if all(map(is_plain, items)) else contained(items)
-
-    def _turns(self, env: _Env, generators: list[ast.comprehension]) -> Iterator[_Env]:
-        if not generators:
-            yield env
-            return
-        self.env = env
-        for item in items_of(self._eval(generators[0].iter)):
-            self.env = dict(env)
-            self._bind(generators[0].target, item)
-            for test in generators[0].ifs:
-                inert(self._eval(test))
-            yield from self._turns(self.env, generators[1:])
-
-    def _condition(self, n: ast.IfExp) -> Value:
-        _truth(self._eval(n.test), self.depth)
-        return joined([self._eval(n.body), self._eval(n.orelse)])
-
-    def _text(self, n: ast.JoinedStr) -> Value:
-        for part in n.values:
-            if isinstance(part, ast.FormattedValue):
-                how = {ord("r"): "repr", ord("a"): "ascii", ord("s"): "str"}.get(
-                    part.conversion, "format"
-                )
-                spec = part.format_spec
-                given = self._text(spec) if isinstance(spec, ast.JoinedStr) else known("")
-                _text_of(self._eval(part.value), how, self.depth, given)
-        if len(n.values) == 1 and isinstance(n.values[0], ast.Constant):
-            return known(n.values[0].value)
-        return PLAIN
-
-    def _binary(self, n: ast.BinOp) -> Value:
-        left, right = self._eval(n.left), self._eval(n.right)
-        return _operator(f"__{_OPERATOR_NAMES[type(n.op)]}__", [left, right], self.depth)
-
-    def _bool(self, n: ast.BoolOp) -> Value:
-        values = [self._eval(e) for e in n.values]
-        for v in values[:-1]:
-            _truth(v, self.depth)
-        return joined(values)
-
-    def _unary(self, n: ast.UnaryOp) -> Value:
-        if isinstance(n.op, ast.Not):
-            return _truth(self._eval(n.operand), self.depth)
-        return _operator(f"__{_OPERATOR_NAMES[type(n.op)]}__", [self._eval(n.operand)], self.depth)
-
-    def _compare(self, n: ast.Compare) -> Value:
-        values = [self._eval(e) for e in (n.left, *n.comparators)]
-        results = []
-        for op, left, right in zip(n.ops, values, values[1:]):
-            if isinstance(op, ast.In | ast.NotIn):
-                _operator("__contains__", [right, left], self.depth)
-            elif not isinstance(op, ast.Is | ast.IsNot):
-                results.append(
-                    _operator(f"__{_OPERATOR_NAMES[type(op)]}__", [left, right], self.depth)
-                )
-        for v in results if len(n.ops) > 1 else ():
-            _truth(v, self.depth)
-        return joined(results) if results else PLAIN
-
-
-_OPERATOR_NAMES: dict[type[ast.AST], str] = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
-    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift",
-    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.UAdd: "pos",
-    ast.Invert: "invert", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt",
-    ast.GtE: "ge",
-}  # fmt: skip
-_EXPRESSIONS: dict[type[ast.expr], Callable[[_Walk, Any], Value]] = {
-    ast.Constant: lambda w, n: known(n.value),
-    ast.Name: lambda w, n: w._name(n.id),
-    ast.Attribute: lambda w, n: _member(w._eval(n.value), n.attr, w.depth),
-    ast.Subscript: _Walk._subscript,
-    ast.Slice: lambda w, n: inert(*(w._eval(e) for e in (n.lower, n.upper, n.step) if e)),
-    ast.BinOp: _Walk._binary,
-    ast.UnaryOp: _Walk._unary,
-    ast.BoolOp: _Walk._bool,
-    ast.Compare: _Walk._compare,
-    ast.IfExp: _Walk._condition,
-    ast.Call: _Walk._called,
-    ast.List: _Walk._display,
-    ast.Tuple: _Walk._display,
-    ast.Set: _Walk._display,
-    ast.Dict: _Walk._table,
-    ast.JoinedStr: _Walk._text,
-    ast.ListComp: _Walk._comprehension,
-    ast.SetComp: _Walk._comprehension,
-}
+_ANSWERS = Answers(_call, _member, _operator, _truth, _text_of, _super)

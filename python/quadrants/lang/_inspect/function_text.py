@@ -35,7 +35,8 @@ _LONGEST = 8192
 # What is walked, of expressions and statements; what else a function has makes it one that may change something.
 _WALKED = (
     ast.Return, ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.If, ast.For, ast.While, ast.Assert, ast.Raise,
-    ast.Pass, ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp,
+    ast.Pass, ast.Break, ast.Continue, ast.Try, ast.ExceptHandler, ast.DictComp, ast.Starred, ast.Lambda,
+    ast.arguments, ast.arg, ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp,
     ast.Compare, ast.IfExp, ast.Call, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.JoinedStr, ast.FormattedValue,
     ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.comprehension, ast.keyword, ast.expr_context, ast.operator,
     ast.unaryop, ast.boolop, ast.cmpop,
@@ -68,14 +69,14 @@ def _is_text_of(source: str, code: types.CodeType) -> bool:
     waiting: list[Any] = [compile(source, code.co_filename, "exec")]
     while waiting:
         c = waiting.pop()
-        if c.co_name == code.co_name:
-            names = [
-                {*x.co_names, *x.co_varnames, *x.co_freevars} - {"__class__"} for x in (c, code)
-            ]  # which a method that calls super has
-            constants = [
-                [repr(k) for k in x.co_consts if not hasattr(k, "co_code")] for x in (c, code)
-            ]
-            if names[0] == names[1] and constants[0] == constants[1]:
-                return True
+        if c.co_name == code.co_name and _outline(c) == _outline(code):
+            return True
         waiting += [k for k in c.co_consts if hasattr(k, "co_code")]
     return False
+
+
+def _outline(code: types.CodeType) -> Any:
+    """The names and constants of a function and of those in it."""
+    names = {*code.co_names, *code.co_varnames, *code.co_freevars}
+    constants = [_outline(k) if hasattr(k, "co_code") else repr(k) for k in code.co_consts]
+    return names - {"__class__"}, constants  # which a method that calls super has

@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 
 from quadrants._lib import core
 from quadrants.lang._inspect.static_members import (
+    dict_of,
     holds_no_code,
     in_class,
     is_heap,
     is_written_text,
     module_of,
+    mro_of,
+    name_of,
 )
 
 
@@ -44,13 +47,17 @@ def step(count: int = 1) -> None:
 class Value(NamedTuple):
     """What is known of a value: the object itself; that it is a number, a text or a tuple of such (plain);
     that operators, iteration and methods run no code of the user (inert); that it was made here (fresh); that it
-    is any of a list of objects of one class (some); and that it is a method of such (bound)."""
+    is any of a list of objects of one class (some), or a method or super() of such (bound, super); and what it is
+    made of, of *args and **kwargs (pack) and of a lambda expression."""
 
-    kind: str  # known, plain, inert, fresh, some, bound, unknown
+    kind: str  # known, plain, inert, fresh, some, bound, super, pack, lambda, unknown
     obj: Any = None
 
 
 PLAIN, INERT, FRESH, UNKNOWN = map(Value, ("plain", "inert", "fresh", "unknown"))
+NUMBER = Value(
+    "plain", "numpy"
+)  # maybe one of NumPy's, whose operators ask the other operand for members
 
 
 def known(o: Any) -> Value:
@@ -70,20 +77,20 @@ def is_number(o: Any) -> bool:
 
 
 def _is_number_kind(kind: type) -> bool:
-    return kind in _NUMBERS or (is_number_type(kind) and kind.__name__ not in ("void", "object_"))
+    return kind in _NUMBERS or (is_number_type(kind) and name_of(kind) not in ("void", "object_"))
 
 
 def is_number_type(kind: type) -> bool:
     if is_heap(kind) or module_of(kind) != "numpy":
         return False
-    return any(base.__name__ == "generic" for base in kind.__mro__)
+    return any(name_of(base) == "generic" for base in mro_of(kind))
 
 
 def is_array(o: Any) -> bool:
     kind = type(o)
     return (
         not is_heap(kind)
-        and kind.__name__ == "ndarray"
+        and name_of(kind) == "ndarray"
         and module_of(kind) == "numpy"
         and not o.dtype.hasobject
     )
@@ -130,7 +137,7 @@ _CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 def members_of_enum(o: Any) -> list[Any]:
-    return list(vars(o)["_member_map_"].values())
+    return list(dict_of(o)["_member_map_"].values())
 
 
 # Classes of Python's library whose operators only look, also of classes derived from them; and only of
@@ -162,29 +169,30 @@ _LOOKING_THEMSELVES = {
     "re": frozenset({"Pattern"}),
     "array": frozenset({"array"}),
     "functools": frozenset({"partial"}),
-    "os": frozenset({"_Environ"}),
     "_contextvars": frozenset({"ContextVar"}),
 }
 
 
 def _is_familiar_class(kind: type) -> bool:
     """Whether the operators of a class are those of the user, Python's common ones or NumPy's numbers and arrays."""
-    for base in kind.__mro__:
-        if is_heap(base) and any(is_written_text(m, base, n) for n, m in vars(base).items()):
-            return False
+    if issubclass(kind, types.ModuleType) and kind is not types.ModuleType:
+        return False
+    for base in mro_of(kind):
         home = module_of(base)
         top = home.partition(".")[0]
         if top == "numpy":
             if is_heap(base) or numpy_calls_back():
                 return False
-            if base.__name__ == "ndarray" and kind is not base:
+            if name_of(base) == "ndarray" and kind is not base:
                 return False
-        elif base.__name__ in _LOOKING_CLASSES.get(home, ()):
+        elif name_of(base) in _LOOKING_CLASSES.get(home, ()):
             continue
         elif top in sys.stdlib_module_names:
-            if base is not object and not _is_itself(kind, home, base.__name__):
+            if base is not object and not _is_itself(kind, home, name_of(base)):
                 return False
-        elif not is_heap(base):
+        elif not is_heap(base) or any(
+            is_written_text(m, base, n) for n, m in dict_of(base).items()
+        ):
             return False
     return True
 
@@ -200,7 +208,7 @@ def _holds_numpy(o: Any) -> bool:
         kinds = set(map(type, items)) - _NUMBERS
         if not kinds:
             return False
-        if any(module_of(base).partition(".")[0] == "numpy" for k in kinds for base in k.__mro__):
+        if any(module_of(base).partition(".")[0] == "numpy" for k in kinds for base in mro_of(k)):
             return True
         holders = {id(x): x for x in items if type(x) not in _NUMBERS and _holds(type(x))}
         step(1 + (len(items) >> 4))
@@ -210,8 +218,7 @@ def _holds_numpy(o: Any) -> bool:
 
 def _is_itself(kind: type, home: str, name: str) -> bool:
     allowed = _LOOKING_THEMSELVES.get(module_of(kind), ())
-    bases = ("PathLike", "MutableMapping", *_LOOKING_CLASSES["collections.abc"])
-    return kind.__name__ in allowed and (name in allowed or name in bases)
+    return name_of(kind) in allowed and (name in allowed or name == "PathLike")
 
 
 def numpy_calls_back() -> bool:
@@ -236,11 +243,15 @@ def _all_familiar(items: Iterable[Any], depth: int) -> bool:
             return True
         if depth > 16 or not all(_remembered(k, "familiar", _is_familiar_class) for k in kinds):
             return False
+        if types.ModuleType in kinds and any(
+            type(x) is types.ModuleType and "__getattr__" in vars(x) for x in items
+        ):
+            return False  # to show a module is to ask it for members
         kinds = {k for k in kinds if _holds(k)}
         if not kinds:
             return True
+        step(sum(1 for _ in items) >> 5)
         holders = {id(x): x for x in items if type(x) in kinds}
-        step(len(holders) >> 3)
         items = list(chain.from_iterable(map(_items, holders.values())))
         step(1 + (len(items) >> 6))
         depth += 1
@@ -250,7 +261,7 @@ def _holds(kind: type) -> bool:
     """Whether operators of its objects go on with what they hold."""
     if issubclass(kind, (list, tuple, set, frozenset, dict, types.SimpleNamespace)):
         return True
-    return kind.__name__ == "deque" or in_class(kind, "__dataclass_fields__") is not None
+    return name_of(kind) == "deque" or in_class(kind, "__dataclass_fields__") is not None
 
 
 def _items(o: Any) -> list[Any]:
@@ -268,9 +279,9 @@ def _items(o: Any) -> list[Any]:
 def members_of(o: Any) -> list[Any]:
     """What an object holds under names."""
     found: list[Any] = []
-    for base in type(o).__mro__:
+    for base in mro_of(type(o)):
         if is_heap(base):
-            for member in vars(base).values():
+            for member in dict_of(base).values():
                 if type(member) is types.MemberDescriptorType:
                     try:
                         found.append(member.__get__(o))
@@ -327,11 +338,8 @@ def _is_one_of_data(o: Any) -> bool:
     if is_array(o) or kind in (range, slice) or (is_a(o, type) and not is_heap(o)):
         return True
     step()
-    if (
-        kind.__name__ in _LOOKING_THEMSELVES.get(module_of(kind), ())
-        and kind is not functools.partial
-    ):
-        return True
+    if kind.__name__ in _LOOKING_THEMSELVES.get(module_of(kind), ()):
+        return kind is not functools.partial
     # Of a class derived from numbers and texts: it has no members of its own.
     members = _members_of(o)
     if not is_a(o, enum.Enum, int, float, str, bytes):
@@ -346,7 +354,7 @@ def _members_of(o: Any) -> dict[str, Any]:
     return object.__getattribute__(o, "__dict__") if has else {}
 
 
-_NOT_SEEN = ("unknown", "some", "bound")
+_NOT_SEEN = ("unknown", "some", "bound", "super", "pack", "lambda")
 
 
 def are_data(v: Value) -> bool:
@@ -361,7 +369,7 @@ def inert(*values: Value) -> Value:
             if not are_data(v):
                 raise MayChange
     if all(map(is_plain, values)):
-        return PLAIN
+        return plain_of(values)
     return INERT if all(v.kind != "known" or is_data(v.obj) for v in values) else UNKNOWN
 
 
@@ -377,6 +385,14 @@ def is_plain(v: Value) -> bool:
     return v.kind == "plain" or (v.kind == "known" and is_number(v.obj))
 
 
+def plain_of(values: Iterable[Value]) -> Value:
+    return NUMBER if any(map(may_be_numpys_number, values)) else PLAIN
+
+
+def may_be_numpys_number(v: Value) -> bool:
+    return v is NUMBER if v.kind == "plain" else v.kind == "known" and type(v.obj) not in _NUMBERS
+
+
 def joined(values: list[Value]) -> Value:
     first = values[0]
     step(len(values) >> 3)
@@ -384,7 +400,7 @@ def joined(values: list[Value]) -> Value:
         return first
     if all(v.kind == "fresh" for v in values):
         return FRESH
-    return PLAIN if all(map(is_plain, values)) else contained(values)
+    return plain_of(values) if all(map(is_plain, values)) else contained(values)
 
 
 def contained(values: list[Value]) -> Value:
@@ -405,6 +421,8 @@ def items_of(over: Value) -> list[Value]:
     o = over.obj
     if over.kind == "some":
         return any_of(pooled(o))
+    if over.kind == "pack" and type(o) is tuple:
+        return list(o)
     if type(o) is enum.EnumMeta and over.kind == "known":
         o = _remembered(o, "members", members_of_enum)
         return _remembered(o, "items", _grouped if together[0] and len(o) > FEW else _one_by_one)
@@ -421,7 +439,11 @@ def pooled(objects: list[Any]) -> list[Any]:
     """What any of many lists or tuples holds."""
     kind = type(objects[0])
     if kind not in (list, tuple) and not (
-        is_a(objects[0], tuple) and in_class(kind, "__iter__", None) is in_class(tuple, "__iter__")
+        is_a(objects[0], tuple)
+        and all(
+            in_class(kind, name, None) is in_class(tuple, name)
+            for name in ("__iter__", "__getitem__", "__len__")
+        )
     ):
         raise MayChange
     return _remembered(objects, "pooled", _pooled)
@@ -429,7 +451,7 @@ def pooled(objects: list[Any]) -> list[Any]:
 
 def _pooled(objects: list[Any]) -> list[Any]:
     items = list(chain.from_iterable(map(_items, objects)))
-    step(len(objects) + len(items) >> 4)
+    step(len(objects) + len(items) >> 5)
     return items
 
 
@@ -441,7 +463,7 @@ def _one_by_one(o: Any) -> list[Value]:
 
 def _grouped(o: Any) -> list[Value]:
     items = _items(o)
-    step(len(items) >> 4)
+    step(len(items) >> 5)
     groups: dict[type, list[Any]] = {}
     for x in items:
         groups.setdefault(type(x), []).append(x)
@@ -465,7 +487,7 @@ def _any_of(objects: list[Any]) -> list[Value]:
         return [v for k in kinds for v in any_of([o for o in objects if type(o) is k])]
     first = objects[0]
     if is_number(first):
-        return [PLAIN]
+        return [PLAIN if type(first) in _NUMBERS else NUMBER]
     if all(o is first for o in objects):
         return [known(first)]
     if type(first) in (dict, set, frozenset) and is_inert(objects) and is_data(objects):
@@ -490,16 +512,16 @@ def item_of(over: Value) -> Value:
         return PLAIN
     if type(over.obj) not in (list, tuple, set, frozenset, dict):
         return INERT if is_array(over.obj) else UNKNOWN
-    if holds_numbers(over.obj):
-        return PLAIN
     return _remembered(over.obj, "item", _item)
 
 
 def _item(o: Any) -> Value:
+    kinds = set(map(type, o))
+    step(1 + (len(o) >> 6))
+    if all(map(_is_number_kind, kinds)):
+        return PLAIN if kinds <= _NUMBERS else NUMBER
     items = list(o)
-    if not is_inert(items):
-        return UNKNOWN
-    return PLAIN if holds_numbers(items) else INERT if is_data(items) else UNKNOWN
+    return INERT if is_inert(items) and is_data(items) else UNKNOWN
 
 
 def has_inert_keys(o: dict[Any, Any]) -> bool:

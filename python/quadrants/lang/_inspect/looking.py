@@ -9,7 +9,7 @@ import types
 from typing import Any
 
 from quadrants.lang._inspect.known_values import is_number_type
-from quadrants.lang._inspect.static_members import in_class, is_generated
+from quadrants.lang._inspect.static_members import in_class, is_generated, module_of, name_of
 
 LOOKING_FUNCTIONS = frozenset(
     "len int float bool str repr abs min max sum round tuple list dict set frozenset range isinstance "
@@ -86,12 +86,12 @@ def is_numpys(function: Any) -> bool:
     """An element-wise function of NumPy, a type of its numbers, or one that is known to look only."""
     numpy = sys.modules.get("numpy")
     kind = type(function)
-    if numpy is None or (kind.__module__.partition(".")[0] != "numpy" and kind not in
+    if numpy is None or (module_of(kind).partition(".")[0] != "numpy" and kind not in
                          (types.FunctionType, types.BuiltinFunctionType, type)):  # fmt: skip
         return False
     if kind is types.FunctionType and not str(function.__globals__["__name__"]).startswith("numpy"):
         return False  # somebody's that has the name of one
-    name = function.__name__ if kind.__name__ != "vectorize" else ""
+    name = function.__name__ if name_of(kind) != "vectorize" else ""
     if not any(vars(module).get(name) is function for module in (numpy, numpy.linalg)):
         return False
     if isinstance(function, type):
@@ -101,4 +101,4 @@ def is_numpys(function: Any) -> bool:
             "void",
             "object_",
         )
-    return kind.__name__ == "ufunc" or name in _LOOKING_NUMPY
+    return name_of(kind) == "ufunc" or name in _LOOKING_NUMPY

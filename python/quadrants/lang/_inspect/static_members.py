@@ -12,8 +12,10 @@ from collections import namedtuple
 from typing import Any
 
 _MISSING = object()
-_mro_of = type.__dict__["__mro__"].__get__
-_dict_of = type.__dict__["__dict__"].__get__
+mro_of = type.__dict__["__mro__"].__get__
+dict_of = type.__dict__["__dict__"].__get__
+name_of = type.__dict__["__name__"].__get__
+qualname_of = type.__dict__["__qualname__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 _flags_of = type.__dict__["__flags__"].__get__
 _NATIVE = types.GetSetDescriptorType, types.MemberDescriptorType
@@ -25,8 +27,8 @@ _VARARGS, _VARKEYWORDS = 4, 8
 
 def in_class(kind: type, name: str, otherwise: Any = None) -> Any:
     """What a class or its bases have under a name."""
-    for base in _mro_of(kind):
-        if name in (members := _dict_of(base)):
+    for base in mro_of(kind):
+        if name in (members := dict_of(base)):
             return members[name]
     return otherwise
 
@@ -64,7 +66,7 @@ def is_generated(function: Any, kind: type, name: str) -> bool:
     """Whether a member of a class is what dataclasses and named tuples write."""
     if type(function) is not types.FunctionType:
         return False
-    code, space, members = function.__code__, function.__globals__, _dict_of(kind)
+    code, space, members = function.__code__, function.__globals__, dict_of(kind)
     if code.co_filename != "<string>":
         return False
     if name == "__new__" and "_fields" in members:
@@ -84,7 +86,8 @@ def is_generated(function: Any, kind: type, name: str) -> bool:
         read <= _GENERATED_GLOBALS | {x for x in read if x.startswith("__dataclass_")}
         and not any(x in space for x in read)
         and all(x.startswith(_KEPT) for x in code.co_freevars)
-        and function.__qualname__ == f"{_qualname_of(kind)}.{name}"
+        and function.__qualname__
+        in (f"{qualname_of(kind)}.{name}", f"__create_fn__.<locals>.{name}")
     )
 
 
@@ -97,24 +100,36 @@ def is_written_text(member: Any, kind: type, name: str) -> bool:
     )
 
 
-_qualname_of = type.__dict__["__qualname__"].__get__
-
-
 def holds_no_code(kind: type) -> bool:
     """Whether a class has no methods and descriptors but those of Python's enumerations, tuples and dataclasses."""
     return all(
         _runs_nothing(member, base, name)
-        for base in _mro_of(kind)
-        if is_heap(base)
-        for name, member in _dict_of(base).items()
+        for base in mro_of(kind)
+        if is_heap(base) and not _is_of_enums(base)
+        for name, member in dict_of(base).items()
     )
+
+
+def _is_of_enums(kind: type) -> bool:
+    home = sys.modules.get("enum")
+    return home is not None and vars(home).get(name_of(kind)) is kind
 
 
 def _runs_nothing(member: Any, owner: type, name: str) -> bool:
     kind = type(member)
     if kind in (classmethod, staticmethod):
         return _runs_nothing(member.__func__, owner, name)
+    if kind is owner:
+        return (
+            in_class(kind, "__get__") is None and in_class(kind, "__call__") is None
+        )  # one of an enumeration
+    if kind is types.DynamicClassAttribute or (
+        name_of(kind) == "property" and module_of(kind) == "enum"
+    ):
+        return member.fget is None or _runs_nothing(member.fget, owner, name)
     if kind is types.FunctionType:
+        if name == "__repr__" and member.__globals__.get("__name__") == "reprlib":
+            return is_generated(member.__dict__.get("__wrapped__"), owner, name)
         homes = (vars(sys.modules[home]) for home in _HOMES if home in sys.modules)
         return is_generated(member, owner, name) or any(
             member.__globals__ is home for home in homes
