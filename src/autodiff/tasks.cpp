@@ -53,17 +53,23 @@ struct Kernel {
                 known ? int_of_bits(k->type.prim, constant_bits(k)) : -1};
     }
 
-    // Whether a store at the top of a task gives every element of a field or array its value: its
-    // indices are those of the task, which runs over all of them.
+    // Whether a store at the top of a task gives every element of a field or array its value, or
+    // that of one component: its indices are those of the task, which runs over all of them.
     static bool covers(const Inst& task, const Value* place) {
-        const Inst& d = *root_of_place(const_cast<Value*>(place))->def;
+        const Inst& of = *place->def;
+        const bool of_component = of.op == Op::comp_place;
+        if (of_component && !is_constant(of.operand(1))) return false;
+        const Inst& d = of_component ? *of.operand(0)->def : of;
         const bool of_field = d.op == Op::field_place;
         if (!of_field && d.op != Op::array_place) return false;
         const int first = of_field ? 0 : 1, rank = d.operand_count - first;
         uint64_t axes = 0;
         for (int axis = 0; axis < rank; ++axis) {
+            const int64_t low = of_field ? d.field()->offset[axis] : 0;
+            const int64_t high = of_field ? low + d.field()->shape[axis] : INT32_MAX;
             const Value* index = d.operand(first + axis);
-            while (index->def && index->def->op == Op::cast) index = index->def->operand(0);
+            while (index->def && index->def->op == Op::cast && holds(index->type.prim, low, high))
+                index = index->def->operand(0);
             const auto& params = task.body().params;
             const auto at = std::ranges::find(params, index);
             const auto k = static_cast<uint32_t>(at - params.begin());
@@ -71,19 +77,30 @@ struct Kernel {
             axes |= uint64_t{1} << k;
             const Value* begin = task.operand(static_cast<int>(2 * k));
             const Value* end = task.operand(static_cast<int>(2 * k + 1));
-            const int64_t low = of_field ? d.field()->offset[axis] : 0;
-            if (!is_constant(begin) || int_of_bits(begin->type.prim, constant_bits(begin)) > low)
-                return false;
+            if (!is_constant(begin) || number(begin) > low) return false;
             if (of_field) {
-                const int64_t high = low + d.field()->shape[axis];
-                if (!is_constant(end) || int_of_bits(end->type.prim, constant_bits(end)) < high)
-                    return false;
+                if (!is_constant(end) || number(end) < high) return false;
             } else if (!end->def || end->def->op != Op::array_shape ||
                        end->def->imm != uint64_t(axis) || end->def->operand(0) != d.operand(0)) {
                 return false;
             }
         }
+        for (uint32_t k = 0; k < dimensions(task); ++k)
+            if (!(axes >> k & 1) && !runs(task, static_cast<int>(k))) return false;
         return true;
+    }
+    static int64_t number(const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); }
+    // Whether integers from low to below high stay what they are in that type.
+    static bool holds(Prim p, int64_t low, int64_t high) {
+        if (!type::is_int(p)) return false;
+        const int bits = type::bits(p) - type::is_signed(p);
+        return (type::is_signed(p) ? low >> bits >= -1 : low >= 0) &&
+               (bits >= 63 || (high - 1) >> bits <= 0);
+    }
+    // Whether a dimension of a task is known to have some iterations.
+    static bool runs(const Inst& task, int dimension) {
+        const Value *begin = task.operand(2 * dimension), *end = task.operand(2 * dimension + 1);
+        return is_constant(begin) && is_constant(end) && number(begin) < number(end);
     }
 
     // How the tasks use storage without gradients.
@@ -96,11 +113,15 @@ struct Kernel {
     Uses uses_of(const std::vector<Inst*>& tasks) const {
         Uses u;
         std::unordered_map<uint64_t, size_t> last;  // task that writes it
-        std::vector<Part> anew;                     // so far
-        const auto is_anew = [&](const Part& part) {
-            return std::ranges::any_of(anew, [&](const Part& p) {
-                return p.memory == part.memory &&
-                       (p.component < 0 || p.component == part.component);
+        struct Given {
+            Part part;
+            const void* storage;  // a field; others may share some of its memory
+        };
+        std::vector<Given> anew;  // so far
+        const auto is_anew = [&](const Part& part, const void* storage) {
+            return std::ranges::any_of(anew, [&](const Given& g) {
+                return g.part.memory == part.memory && g.storage == storage &&
+                       (g.part.component < 0 || g.part.component == part.component);
             });
         };
         for (size_t k = 0; k < tasks.size(); ++k)
@@ -122,11 +143,12 @@ struct Kernel {
                 const bool stores = i.op == Op::store && is_effect(i, storage);
                 if (i.flags & kUpkeep || !(atomic || reads || stores)) return;
                 const Part part = part_of(i.operand(0));
+                const void* of = root_of_place(i.operand(0))->def->ref;
                 if (stores && i.parent == &tasks[k]->body() && covers(*tasks[k], i.operand(0)))
-                    anew.push_back(part);
+                    anew.push_back({part, of});
                 const auto written = last.find(part.memory);
                 if ((atomic || reads) && written != last.end() && written->second >= k &&
-                    !is_anew(part))
+                    !is_anew(part, of))
                     u.carried.insert(part.memory);
             });
         }

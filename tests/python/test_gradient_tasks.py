@@ -1,0 +1,254 @@
+"""Loops of a kernel in reverse mode: what one reads and another writes, of storage without gradients.
+
+Losses are linear in x, which is 1: the gradient's sum is the loss, unless the way back finds other
+values than the way there.
+"""
+
+import pytest
+
+import quadrants as qd
+from gradient_helpers import field
+from helpers import raises
+
+N = 6
+OVERWRITES = "A loop reads what it, or a loop behind it, overwrites"
+
+refused = pytest.mark.oracle_differs("goes back over what the kernel left")
+
+
+@pytest.fixture
+def f64(backend):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no f64")
+    return backend.init(default_fp=qd.f64, ad_stack_experimental_enabled=True)
+
+
+def is_refused(kernel, loss, *args):
+    """Where the way back would find something else; the kernel itself runs as ever."""
+    with raises(RuntimeError, OVERWRITES) as e:
+        with qd.ad.Tape(loss):
+            kernel(*args)
+    assert f"in {kernel.__name__}:" in str(e.value) and "^" in str(e.value)
+    return str(e.value)
+
+
+def is_exact(kernel, x, loss, *args):
+    x.fill(1)
+    with qd.ad.Tape(loss):
+        kernel(*args)
+    slope = x.grad.to_numpy()
+    assert slope.any() and slope.sum() == loss[None]
+
+
+# --- loops that give storage all its values
+
+
+def given_in_part(x: qd.template(), loss: qd.template()):
+    vector, other = (qd.Vector.field(2, qd.f64, N) for _ in range(2))
+    matrix, counts = qd.Matrix.field(2, 2, qd.f64, N), qd.Vector.field(2, qd.i32, N)
+    pair = qd.types.struct(v=qd.types.vector(3, qd.f64), at=qd.i32).field(shape=N)
+    array = qd.Vector.ndarray(2, qd.f64, N)
+    first = other.get_scalar_field(0)
+    scalar, single, long = qd.field(qd.f64, N), qd.field(qd.i32, ()), qd.field(qd.f64, 300)
+    for f in (vector, other, matrix, counts, pair.v, array, scalar, single, long):
+        f.fill(3)
+
+    @qd.kernel
+    def vectors(n: qd.i32):
+        for i in range(N):
+            vector[i][i % 2] = 1.0
+        for i in range(N):
+            vector[i] = vector[i] * 2
+        for i in range(N):
+            loss[None] += x[i] * vector[i][0] * vector[i][1]
+
+    @qd.kernel
+    def rows(n: qd.i32):
+        for i in range(N):
+            matrix[i][0, i % 2] = 1.0
+        for i in range(N):
+            matrix[i] += matrix[i]
+        for i in range(N):
+            loss[None] += x[i] * matrix[i][0, 1] * matrix[i][0, 0]
+
+    @qd.kernel
+    def members(n: qd.i32):
+        for i in range(N):
+            pair[i].v[i % 3] = 1.0
+        for i in range(N):
+            pair[i].v[(i + 1) % 3] += 1.0
+        for i in range(N):
+            loss[None] += x[i] * pair[i].v.sum()
+
+    @qd.kernel
+    def arrays(n: qd.i32, a: qd.types.ndarray(qd.types.vector(2, qd.f64), 1)):
+        for i in range(a.shape[0]):
+            a[i][i % 2] = 1.0
+        for i in range(a.shape[0]):
+            a[i] = a[i] * 2
+        for i in range(a.shape[0]):
+            loss[None] += x[i] * a[i][0] * a[i][1]
+
+    @qd.kernel
+    def trips(n: qd.i32):
+        for i in range(N):
+            counts[i][i % 2] = 0
+        for i in range(N):
+            counts[i][(i + 1) % 2] += 1
+        for i in range(N):
+            for _ in range(counts[i][0] + counts[i][1]):
+                loss[None] += x[i]
+
+    @qd.kernel
+    def fields_of_components(n: qd.i32):
+        for i in range(N):
+            first[i] = 1.0
+        for i in range(N):
+            other[i] = other[i] * 2
+        for i in range(N):
+            loss[None] += x[i] * other[i][1]
+
+    @qd.kernel
+    def narrow(n: qd.i32):
+        for i in range(300):
+            long[qd.cast(qd.cast(i, qd.u8), qd.i32)] = 1.0
+        for i in range(300):
+            long[i] = long[i] * 2
+        for i in range(300):
+            loss[None] += x[i % N] * long[i]
+
+    @qd.kernel
+    def truths(n: qd.i32):
+        for i in range(N):
+            scalar[qd.cast(qd.cast(i, qd.u1), qd.i32)] = 1.0
+        for i in range(N):
+            scalar[i] = scalar[i] * 2
+        for i in range(N):
+            loss[None] += x[i] * scalar[i]
+
+    @qd.kernel
+    def never(n: qd.i32):
+        for _ in range(n):
+            single[None] = 1
+        for _ in range(1):
+            single[None] += 1
+        for i in range(N):
+            loss[None] += x[i] * single[None]
+
+    @qd.kernel
+    def in_no_column(n: qd.i32):
+        for i, j in qd.ndrange(N, n):
+            scalar[i] = 1.0
+        for i in range(N):
+            scalar[i] *= 2
+        for i in range(N):
+            loss[None] += x[i] * scalar[i]
+
+    return {k.__name__: (k, [array] if k is arrays else []) for k in (
+        vectors, rows, members, arrays, trips, fields_of_components, narrow, truths, never, in_no_column,
+    )}  # fmt: skip
+
+
+@refused
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vectors",
+        "rows",
+        "members",
+        "arrays",
+        "trips",
+        "fields_of_components",
+        "narrow",
+        "truths",
+        "never",
+        "in_no_column",
+    ],
+)
+def test_a_part_of_storage_is_not_all_of_it(f64, name):
+    """A loop that stores to some component, or may skip elements, gives no storage its values."""
+    x, loss = field(N), field()
+    kernel, arrays = given_in_part(x, loss)[name]
+    is_refused(kernel, loss, 0, *arrays)
+    kernel(1, *arrays)
+
+
+@pytest.mark.parametrize("ip", [qd.i32, qd.i64], ids=["i32", "i64"])
+@pytest.mark.parametrize("kind", ["field", "array", "component", "all", "moved", "cast", "rows"])
+def test_storage_that_is_given_all_its_values(backend, kind, ip):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no f64")
+    backend.init(default_fp=qd.f64, default_ip=ip, ad_stack_experimental_enabled=True)
+    x, loss = field(N), field()
+    scalar, moved, total = qd.field(qd.f64, N), qd.field(qd.f64, N, offset=-2), qd.field(qd.i32, ())
+    vector, array = qd.Vector.field(2, qd.f64, N), qd.Vector.ndarray(2, qd.f64, N)
+    for f in (scalar, moved, total, vector, array):
+        f.fill(3)
+
+    @qd.kernel
+    def of_field():
+        for i in scalar:
+            scalar[i] = i
+        for i in range(N):
+            scalar[i] *= 2
+        for i in range(N):
+            loss[None] += x[i] * scalar[i]
+
+    @qd.kernel
+    def of_array(a: qd.types.ndarray(qd.types.vector(2, qd.f64), 1)):
+        for i in range(a.shape[0]):
+            a[i] = qd.Vector([1.0, i])
+        for i in range(a.shape[0]):
+            a[i] = a[i] * 2
+            a[i][i % 2] += 1.0
+        for i in range(a.shape[0]):
+            loss[None] += x[i] * a[i][0] * a[i][1]
+
+    @qd.kernel
+    def of_component():
+        for i in range(N):
+            vector[i].y = i
+        for i in range(N):
+            vector[i].y *= 2
+        for i in range(N):
+            loss[None] += x[i] * vector[i].y
+
+    @qd.kernel
+    def of_all():
+        for _ in range(2):
+            total[None] = 2
+        for _ in range(1):
+            total[None] += 1
+        for i in range(N):
+            loss[None] += x[i] * total[None]
+
+    @qd.kernel
+    def of_moved():
+        for i in range(-2, N - 2):
+            moved[i] = i
+        for i in range(-2, N - 2):
+            moved[i] *= 2
+        for i in range(N):
+            loss[None] += x[i] * moved[i - 2]
+
+    @qd.kernel
+    def by_cast():
+        for i in range(N):
+            scalar[qd.cast(qd.cast(qd.cast(i, qd.u8), qd.i64), qd.i32)] = i
+        for i in range(N):
+            scalar[i] *= 2
+        for i in range(N):
+            loss[None] += x[i] * scalar[i]
+
+    @qd.kernel
+    def by_rows():
+        for i, j in qd.ndrange(N, 2):
+            scalar[i] = i
+        for i in range(N):
+            scalar[i] *= 2
+        for i in range(N):
+            loss[None] += x[i] * scalar[i]
+
+    kernels = {"field": of_field, "array": of_array, "component": of_component, "all": of_all}
+    kernels |= {"moved": of_moved, "cast": by_cast, "rows": by_rows}
+    is_exact(kernels[kind], x, loss, *[array] * (kind == "array"))
