@@ -103,15 +103,31 @@ struct Kernel {
         return is_constant(begin) && is_constant(end) && number(begin) < number(end);
     }
 
+    // What a task's bounds are computed from: loads in front of it, each of which happens once and
+    // at that time, whatever waits for the way back.
+    using Asked = std::unordered_set<const Value*>;  // by something in the kernel
+    template <class F>
+    static void each_load_for_bounds(const Inst& task, const Asked& asked, F&& f) {
+        const auto load = [&](Inst& i) {
+            if (i.op == Op::load && asked.contains(i.result())) f(i);
+        };
+        for (Inst* i = task.prev; i && !is_parallel_loop(*i); i = i->prev) {
+            load(*i);
+            for (Region* r : i->region_list()) walk(*r, load);
+        }
+    }
+
     // How the tasks use storage without gradients.
     struct Uses {
         std::unordered_map<uint64_t, std::unordered_set<size_t>> users, writers;  // tasks by class
         // Read, without having been given all its values by the kernel before, and written behind:
         // done again, its writes would lead to something else.
         std::unordered_set<uint64_t> carried;
+        Asked asked;
     };
     Uses uses_of(const std::vector<Inst*>& tasks) const {
         Uses u;
+        u.asked = used_values(*f.body, {kUpkeep});
         std::unordered_map<uint64_t, size_t> last;  // task that writes it
         struct Given {
             Part part;
@@ -124,7 +140,10 @@ struct Kernel {
                        (g.part.component < 0 || g.part.component == part.component);
             });
         };
-        for (size_t k = 0; k < tasks.size(); ++k)
+        for (size_t k = 0; k < tasks.size(); ++k) {
+            each_load_for_bounds(*tasks[k], u.asked, [&](Inst& i) {
+                u.users[storage.memory_class(i.operand(0))].insert(k);
+            });
             walk(tasks[k]->body(), [&](Inst& i) {
                 const Effect e = i.effect();
                 const bool writes = e == Effect::write || e == Effect::atomic;
@@ -135,21 +154,25 @@ struct Kernel {
                 u.writers[memory].insert(k);
                 if (!(i.flags & kUpkeep)) last[memory] = k;
             });
+        }
         for (size_t k = 0; k < tasks.size(); ++k) {
+            const auto note_read = [&](const Inst& i) {
+                const Part part = part_of(i.operand(0));
+                const auto written = last.find(part.memory);
+                const void* of = root_of_place(i.operand(0))->def->ref;
+                if (written != last.end() && written->second >= k && !is_anew(part, of))
+                    u.carried.insert(part.memory);
+            };
+            each_load_for_bounds(*tasks[k], u.asked, note_read);
             const auto asked = used_values(tasks[k]->body(), {kUpkeep});
             walk(tasks[k]->body(), [&](Inst& i) {
                 const bool atomic = i.effect() == Effect::atomic && is_effect(i, storage);
                 const bool reads = i.op == Op::load && asked.contains(i.result());
                 const bool stores = i.op == Op::store && is_effect(i, storage);
                 if (i.flags & kUpkeep || !(atomic || reads || stores)) return;
-                const Part part = part_of(i.operand(0));
-                const void* of = root_of_place(i.operand(0))->def->ref;
                 if (stores && i.parent == &tasks[k]->body() && covers(*tasks[k], i.operand(0)))
-                    anew.push_back({part, of});
-                const auto written = last.find(part.memory);
-                if ((atomic || reads) && written != last.end() && written->second >= k &&
-                    !is_anew(part, of))
-                    u.carried.insert(part.memory);
+                    anew.push_back({part_of(i.operand(0)), root_of_place(i.operand(0))->def->ref});
+                if (atomic || reads) note_read(i);
             });
         }
         return u;
@@ -199,6 +222,12 @@ struct Kernel {
         const auto meets = [](const std::vector<Part>& parts, const Part& one) {
             return std::ranges::any_of(parts, [&](const Part& p) { return p.meets(one); });
         };
+        // Bounds are not read once more, but must have been what they were.
+        each_load_for_bounds(loop, u.asked, [&](Inst& i) {
+            const Part read = part_of(i.operand(0));
+            if (u.carried.contains(read.memory) && (meets(later, read) || meets(own, read)))
+                refuse(kOverwrites, i);
+        });
         walk(loop.body(), [&](Inst& i) {
             const bool accesses = i.op == Op::load || i.effect() == Effect::atomic;
             if (!accesses || !asked.contains(i.result())) return;

@@ -252,3 +252,195 @@ def test_storage_that_is_given_all_its_values(backend, kind, ip):
     kernels = {"field": of_field, "array": of_array, "component": of_component, "all": of_all}
     kernels |= {"moved": of_moved, "cast": by_cast, "rows": by_rows}
     is_exact(kernels[kind], x, loss, *[array] * (kind == "array"))
+
+
+# --- bounds of outermost loops
+
+
+def overwritten_bounds(x: qd.template(), loss: qd.template()):
+    """Storage that bounds are computed from; two more than is there when the kernel is done."""
+    single, counts = qd.field(qd.i32, ()), qd.field(qd.i32, N)
+    vector = qd.Vector.field(2, qd.i32, 2)
+    array = qd.ndarray(qd.i32, 3)
+
+    def start():
+        for f in (single, counts, vector, array):
+            f.fill(2)
+
+    @qd.kernel
+    def end(n: qd.i32):
+        for i in range(single[None]):
+            loss[None] += x[i]
+        for _ in range(1):
+            single[None] = 5
+
+    @qd.kernel
+    def begin(n: qd.i32):
+        for i in range(single[None], N):
+            loss[None] += x[i]
+        for _ in range(1):
+            single[None] = 5
+
+    @qd.kernel
+    def of_array(n: qd.i32, a: qd.types.ndarray(qd.i32, 1)):
+        for i in range(a[1]):
+            loss[None] += x[i]
+        for i in range(3):
+            a[i] = 5
+
+    @qd.kernel
+    def dimension(n: qd.i32):
+        for i, j in qd.ndrange(2, (counts[4], single[None] + 4)):
+            loss[None] += x[i + j - 2]
+        for _ in range(1):
+            single[None] = 1
+
+    @qd.kernel
+    def grouped(n: qd.i32):
+        for at in qd.grouped(qd.ndrange(single[None], vector[0][1])):
+            loss[None] += x[at.sum()]
+        for _ in range(1):
+            vector[0].y = 4
+
+    @qd.kernel
+    def element(n: qd.i32):
+        for i in range(counts[3]):
+            loss[None] += x[i]
+        for i in range(N):
+            counts[i] += 1
+
+    @qd.kernel
+    def element_of_element(n: qd.i32):
+        for i in range(counts[counts[1] + 1]):
+            loss[None] += x[i]
+        for i in range(2):
+            counts[i] = 5
+
+    @qd.kernel
+    def expression(n: qd.i32):
+        for i in range(qd.max(n * single[None], 1)):
+            loss[None] += x[i]
+        for _ in range(1):
+            single[None] = 5
+
+    @qd.kernel
+    def sum_of_vector(n: qd.i32):
+        for i in range(vector[0].sum() // 2):
+            loss[None] += x[i]
+        for i in range(1):
+            vector[i][n - 1] = 6
+
+    @qd.kernel
+    def own(n: qd.i32):
+        for i in range(single[None]):
+            loss[None] += x[i]
+            single[None] = 4
+        for i in range(N):
+            loss[None] += x[i]
+
+    @qd.kernel
+    def serial(n: qd.i32):
+        for i in range(N):
+            loss[None] += x[i]
+        qd.loop_config(serialize=True)
+        for i in range(single[None]):
+            loss[None] += x[i]
+        qd.loop_config(serialize=True)
+        for _ in range(1):
+            single[None] = 5
+
+    @qd.kernel
+    def of_stores(n: qd.i32):
+        for i in range(single[None]):
+            counts[i] = i
+        for _ in range(1):
+            single[None] = 1
+        for i in range(N):
+            loss[None] += x[i] * counts[i]
+
+    kernels = (
+        end, begin, of_array, dimension, grouped, element, element_of_element, expression,
+        sum_of_vector, own, serial, of_stores,
+    )  # fmt: skip
+    return start, {k.__name__: (k, [array] if k is of_array else []) for k in kernels}
+
+
+BOUNDS = (
+    "end begin of_array dimension grouped element element_of_element expression sum_of_vector own "
+    "serial of_stores"
+)
+
+
+@refused
+@pytest.mark.parametrize("name", BOUNDS.split())
+def test_bounds_that_are_overwritten(f64, name):
+    x, loss = field(N), field()
+    start, kernels = overwritten_bounds(x, loss)
+    kernel, arrays = kernels[name]
+    start()
+    text = is_refused(kernel, loss, 1, *arrays)
+    assert "    for " in text or name == "of_stores"  # that shows the store
+
+
+def test_bounds_that_the_kernel_gives(f64):
+    """They are what they were, each time; storage that nothing overwrites is at hand."""
+    x, loss = field(N), field()
+    single, counts, rest = qd.field(qd.i32, ()), qd.field(qd.i32, N), qd.field(qd.i32, ())
+    counts.fill(3)
+
+    @qd.kernel
+    def k():
+        for _ in range(1):
+            single[None] = 1
+        for i in range(single[None]):
+            loss[None] += x[i]
+        for _ in range(1):
+            single[None] = 4
+        for i, j in qd.ndrange(single[None], counts[5]):
+            loss[None] += x[i]
+            rest[None] = 7  # no loop reads it
+        for i in range(single[None], counts[0] + 3):
+            loss[None] += x[i] * 5
+
+    for _ in range(2):
+        x.fill(1)
+        with qd.ad.Tape(loss):
+            k()
+        assert x.grad.to_numpy().tolist() == [4, 3, 3, 3, 5, 5]
+        assert single[None] == 4
+
+
+def test_bounds_behind_what_waits(f64):
+    """Counters that go on at each way back are read as the kernel left them."""
+    x, loss = field(N), field()
+    single = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def k():
+        for _ in range(1):
+            single[None] += 2
+        for i in range(single[None]):
+            loss[None] += x[i]
+
+    x.fill(1)
+    for n in (2, 6):
+        with qd.ad.Tape(loss):
+            k()
+        assert x.grad.to_numpy().tolist() == [1] * n + [0] * (N - n)
+
+
+def test_a_last_loop_may_write_its_bound(f64):
+    """As what it reads otherwise; its gradient is then that of another number of iterations."""
+    x, loss = field(N), field()
+    single = qd.field(qd.i32, ())
+    single.fill(2)
+
+    @qd.kernel
+    def k():
+        for i in range(N):
+            loss[None] += x[i]
+        for i in range(single[None]):
+            loss[None] += x[i]
+            single[None] = 2
+
+    is_exact(k, x, loss)
