@@ -155,15 +155,24 @@ bool writes_arrays(const ir::Module& m) {
     return writes;
 }
 
-// Whether two arrays among the arguments do: then code that relies on it need not be made.
-bool share_memory(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel) {
+// What code for this module will rely on: abi::ArrayUse.
+uint32_t relies_on(const ir::Module& m) {
+    const bool arrays =
+        std::ranges::any_of(m.params, [](const ir::Param& p) { return p.type.is_array(); });
+    return (writes_arrays(m) ? abi::kDistinctArrays : 0u) |
+           (arrays && !m.fields.empty() ? abi::kOwnFields : 0u);
+}
+
+// Whether arguments do what code that relies on `use` does not take: then it need not be made.
+bool share_memory(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel,
+                  uint32_t use) {
     const auto s = assemble(k, args, kernel, kernel.module->params, nullptr, {});
     if (!s) return cpython::forget_error(), false;
     std::vector<uint8_t> block(s->args_bytes + 64);
     Kept kept;
     const Match matched = match_and_pack(*s, *k.parameters, args, block.data(), kept);
     if (matched == Match::error) cpython::forget_error();
-    return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
+    return matched == Match::yes && arrays_overlap(*s, block.data(), use);
 }
 
 // Whether it depends on fields; the one of coverage's probes is none of the user's.
@@ -268,16 +277,16 @@ std::unique_ptr<frontend::LoweredKernel> Build::lower() {
 std::unique_ptr<Specialisation> Build::interpret(const frontend::LoweredKernel& kernel) {
     const runtime::Stage stage("front end", name, making.front_end_ns);
     ir::Module& module = *kernel.module;
-    const bool asks = kernel.derivative && writes_arrays(module);
-    module.arrays_may_overlap = asks && share_memory(k, args, kernel);
+    const uint32_t relies = kernel.derivative ? relies_on(module) : 0;
+    module.arrays_may_overlap = relies && share_memory(k, args, kernel, relies);
     const auto derived = kernel.derivative ? derive(kernel) : nullptr;
     if (kernel.derivative && !derived) return nullptr;
     auto made = assemble(k, args, kernel, module.params, nullptr, {});
     if (made) {
         made->interpreted = prepare_interpreted(derived ? *derived : module);
-        if (asks)
+        if (relies)
             made->interpreted_array_use =
-                module.arrays_may_overlap ? abi::kOverlappingArrays : abi::kDistinctArrays;
+                module.arrays_may_overlap ? uint32_t{abi::kOverlappingArrays} : relies;
     }
     ++session().compiled;
     making.from = Making::From::interpreter;
@@ -298,7 +307,8 @@ std::unique_ptr<Specialisation> Build::bind(const frontend::LoweredKernel& kerne
 std::unique_ptr<Specialisation> Build::compile(const frontend::LoweredKernel& kernel) {
     const runtime::Stage stage("code", name, making.code_ns);
     ir::Module& module = *kernel.module;
-    module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, kernel);
+    module.arrays_may_overlap =
+        writes_arrays(module) && share_memory(k, args, kernel, abi::kDistinctArrays);
     auto made = bind(kernel);
     if (!made) return nullptr;
     if (!module.arrays_may_overlap && made && made->array_use() &&
