@@ -15,11 +15,8 @@ namespace {
 struct Part {
     uint64_t memory;
     int64_t component;
-
-    bool meets(const Part& other) const {
-        return memory == other.memory &&
-               (component == other.component || component < 0 || other.component < 0);
-    }
+    Prim prim;
+    bool is_array, has_gradients;
 };
 
 struct Kernel {
@@ -46,11 +43,51 @@ struct Kernel {
         return out;
     }
     Part part_of(const Value* place) const {
+        const Value* root = root_of_place(const_cast<Value*>(place));
+        if (!root->def) return {0, -1, Prim::none, false, false};
         const Inst& d = *place->def;
         const Value* k = d.op == Op::comp_place ? d.operand(1) : nullptr;
         const bool known = k && is_constant(k) && d.operand(0)->def->op != Op::comp_place;
-        return {storage.memory_class(place),
-                known ? int_of_bits(k->type.prim, constant_bits(k)) : -1};
+        const uint64_t memory = storage.memory_class(place);
+        return {memory, known ? number(k) : -1, root->type.prim, memory % 4 == 2,
+                storage.has(place)};
+    }
+
+    // If some array arguments share memory, those that are alike may, or if there are none, one may
+    // be a field. What has gradients and what has none are two things, wherever they lie.
+    static bool are_pair(const Param& a, const Param& b) {
+        return a.type.is_array() && b.type.is_array() && a.type.prim == b.type.prim &&
+               a.needs_grad == b.needs_grad;
+    }
+    bool find_pair() const {
+        for (size_t k = 0; k < m.params.size(); ++k)
+            for (size_t n = 0; n < k; ++n)
+                if (are_pair(m.params[k], m.params[n])) return true;
+        return false;
+    }
+    const bool has_pair = find_pair();
+    bool may_be(const Part& a, const Part& b) const {
+        if (!m.arrays_may_overlap || a.prim != b.prim || a.has_gradients != b.has_gradients)
+            return false;
+        return has_pair ? a.is_array && b.is_array : a.is_array || b.is_array;
+    }
+    bool meets(const Part& a, const Part& b) const {
+        if (a.memory != b.memory) return may_be(a, b);
+        return a.component == b.component || a.component < 0 || b.component < 0;
+    }
+
+    // Of each class of memory that tasks use, a part; none if no two of them may be one.
+    std::vector<Part> find_memories() const {
+        std::vector<Part> out;
+        if (!m.arrays_may_overlap) return out;
+        std::unordered_set<uint64_t> seen;
+        walk(*f.body, [&](Inst& i) {
+            const Effect e = i.effect();
+            if (i.op != Op::load && e != Effect::write && e != Effect::atomic) return;
+            const Part part = part_of(i.operand(0));
+            if (part.memory % 4 && seen.insert(part.memory).second) out.push_back(part);
+        });
+        return out;
     }
 
     // Whether a store at the top of a task gives every element of a field or array its value, or
@@ -127,6 +164,12 @@ struct Kernel {
     };
     Uses uses_of(const std::vector<Inst*>& tasks) const {
         Uses u;
+        const std::vector<Part> memories = find_memories();
+        const auto each_alike = [&](const Part& of, auto&& f) {
+            f(of.memory);
+            for (const Part& p : memories)
+                if (p.memory != of.memory && may_be(p, of)) f(p.memory);
+        };
         u.asked = used_values(*f.body, {kUpkeep});
         std::unordered_map<uint64_t, size_t> last;  // task that writes it
         struct Given {
@@ -141,18 +184,20 @@ struct Kernel {
             });
         };
         for (size_t k = 0; k < tasks.size(); ++k) {
-            each_load_for_bounds(*tasks[k], u.asked, [&](Inst& i) {
-                u.users[storage.memory_class(i.operand(0))].insert(k);
-            });
+            const auto note_user = [&](const Inst& i) {
+                each_alike(part_of(i.operand(0)), [&](uint64_t c) { u.users[c].insert(k); });
+            };
+            each_load_for_bounds(*tasks[k], u.asked, note_user);
             walk(tasks[k]->body(), [&](Inst& i) {
                 const Effect e = i.effect();
                 const bool writes = e == Effect::write || e == Effect::atomic;
                 if (i.op != Op::load && !writes) return;
-                const uint64_t memory = storage.memory_class(i.operand(0));
-                u.users[memory].insert(k);
+                note_user(i);
                 if (!writes || !is_effect(i, storage)) return;
-                u.writers[memory].insert(k);
-                if (!(i.flags & kUpkeep)) last[memory] = k;
+                each_alike(part_of(i.operand(0)), [&](uint64_t c) {
+                    u.writers[c].insert(k);
+                    if (!(i.flags & kUpkeep)) last[c] = k;
+                });
             });
         }
         for (size_t k = 0; k < tasks.size(); ++k) {
@@ -161,7 +206,7 @@ struct Kernel {
                 const auto written = last.find(part.memory);
                 const void* of = root_of_place(i.operand(0))->def->ref;
                 if (written != last.end() && written->second >= k && !is_anew(part, of))
-                    u.carried.insert(part.memory);
+                    each_alike(part, [&](uint64_t c) { u.carried.insert(c); });
             };
             each_load_for_bounds(*tasks[k], u.asked, note_read);
             const auto asked = used_values(tasks[k]->body(), {kUpkeep});
@@ -219,13 +264,13 @@ struct Kernel {
         const std::vector<Part> own = written_parts(loop.body());
         const auto asked = used_values(loop.body(), {kUpkeep});
         const auto needed = used_values(loop.body(), {kUpkeep, &storage});
-        const auto meets = [](const std::vector<Part>& parts, const Part& one) {
-            return std::ranges::any_of(parts, [&](const Part& p) { return p.meets(one); });
+        const auto meet = [&](const std::vector<Part>& parts, const Part& one) {
+            return std::ranges::any_of(parts, [&](const Part& p) { return meets(p, one); });
         };
         // Bounds are not read once more, but must have been what they were.
         each_load_for_bounds(loop, u.asked, [&](Inst& i) {
             const Part read = part_of(i.operand(0));
-            if (u.carried.contains(read.memory) && (meets(later, read) || meets(own, read)))
+            if (u.carried.contains(read.memory) && (meet(later, read) || meet(own, read)))
                 refuse(kOverwrites, i);
         });
         walk(loop.body(), [&](Inst& i) {
@@ -234,7 +279,7 @@ struct Kernel {
             const Part read = part_of(i.operand(0));
             const bool is_needed = needed.contains(i.result());
             const bool by_itself = wait == Wait::no || (wait == Wait::must && is_needed);
-            if (!meets(later, read) && !(by_itself && meets(own, read))) return;
+            if (!meet(later, read) && !(by_itself && meet(own, read))) return;
             if (is_needed || wait != Wait::no || u.carried.contains(read.memory))
                 refuse(kOverwrites, i);
         });

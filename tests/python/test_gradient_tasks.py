@@ -4,11 +4,15 @@ Losses are linear in x, which is 1: the gradient's sum is the loss, unless the w
 values than the way there.
 """
 
+import ctypes
+
+import numpy as np
 import pytest
 
 import quadrants as qd
 from gradient_helpers import field
 from helpers import raises
+from quadrants.lang._data import convert
 
 N = 6
 OVERWRITES = "A loop reads what it, or a loop behind it, overwrites"
@@ -444,3 +448,133 @@ def test_a_last_loop_may_write_its_bound(f64):
             single[None] = 2
 
     is_exact(k, x, loss)
+
+
+# --- arrays that share memory
+
+
+def alike(name):
+    """Two arrays of i32, of which the second may be the first."""
+    if name == "distinct":
+        return qd.ndarray(qd.i32, N), qd.ndarray(qd.i32, N)
+    if name == "ndarray":
+        return [qd.ndarray(qd.i32, N)] * 2
+    memory = np.zeros(N + 1, np.int32)
+    return (memory[:N], memory[:N]) if name == "numpy" else (memory[1:], memory[:N])
+
+
+def kernels_of_two_arrays(x: qd.template(), loss: qd.template()):
+    counts = qd.field(qd.i32, N)
+
+    @qd.kernel
+    def read(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(N):
+            loss[None] += x[i] * a[i]
+        for i in range(N):
+            b[i] = 5
+
+    @qd.kernel
+    def bound(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(a[0]):
+            loss[None] += x[i]
+        for i in range(N):
+            b[i] = 4
+
+    @qd.kernel
+    def given(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(a.shape[0]):
+            a[i] = i + 1
+        for i in range(N):
+            loss[None] += x[i] * a[i]
+        for i in range(N):
+            b[i] = 7
+
+    @qd.kernel
+    def waits(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(N):
+            a[i] = i + 1
+        for i in range(N):
+            loss[None] += x[i] * b[i]
+
+    @qd.kernel
+    def doubles(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(N):
+            b[i] = b[i] * 2
+        for i in range(N):
+            loss[None] += x[i] * a[i]
+
+    @qd.kernel
+    def beside(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in counts:
+            counts[i] = i % 2
+        for i in range(N):
+            loss[None] += x[i] * counts[i]
+        for i in range(N):
+            b[i] = a[i] + 1
+
+    return {k.__name__: k for k in (read, bound, given, waits, doubles, beside)}
+
+
+@pytest.mark.parametrize("tier", ["interpret", "0", "1"])
+@pytest.mark.parametrize("name", ["read", "bound", "given", "waits", "doubles", "beside"])
+@pytest.mark.parametrize("second", ["ndarray", "numpy", "views"])
+def test_an_array_that_is_passed_twice(backend, established, monkeypatch, tier, name, second):
+    """Is one memory in what loops read and write, and distinct arrays are two, in turn."""
+    if established or backend.name not in ("cpu", "cuda"):
+        pytest.skip("it goes back over what the kernel left, or no f64")
+    monkeypatch.setenv("QD_CPU_TIER", tier)
+    backend.init(default_fp=qd.f64, ad_stack_experimental_enabled=True)
+    x, loss = field(N), field()
+    kernel = kernels_of_two_arrays(x, loss)[name]
+
+    def start(arrays):
+        for a in arrays:
+            a.fill(2)
+        return arrays
+
+    for _ in range(2):
+        is_exact(kernel, x, loss, *start(alike("distinct")))
+        arrays = start(alike(second))
+        if name in ("read", "bound", "given"):
+            is_refused(kernel, loss, *arrays)
+        else:
+            is_exact(kernel, x, loss, *arrays)
+
+
+@pytest.mark.parametrize("tier", ["interpret", "0", "1"])
+def test_an_array_that_is_a_field(backend, established, monkeypatch, tier):
+    if established or backend.name != "cpu":
+        pytest.skip("fields without views, or of other memory")
+    monkeypatch.setenv("QD_CPU_TIER", tier)
+    backend.init(default_fp=qd.f64)
+    x, loss, counts = field(N), field(), qd.field(qd.i32, N)
+
+    @qd.kernel
+    def of_field(a: qd.types.ndarray()):
+        for i in range(N):
+            loss[None] += x[i] * counts[i]
+        for i in range(N):
+            a[i] = 5
+
+    @qd.kernel
+    def of_array(a: qd.types.ndarray()):
+        for i in range(N):
+            loss[None] += x[i] * a[i]
+        for i in range(N):
+            counts[i] = 5
+
+    class Exporter:
+        def __dlpack__(self, **kwargs):
+            return convert.capsule_of(counts, versioned=False, needs_torch=False)
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    seen = np.from_dlpack(Exporter())
+    view = np.ctypeslib.as_array((ctypes.c_int32 * N).from_address(seen.ctypes.data))
+    for kernel in (of_field, of_array):
+        for _ in range(2):
+            counts.fill(2)
+            is_exact(kernel, x, loss, np.full(N, 3, np.int32))
+            counts.fill(2)
+            is_refused(kernel, loss, view)
