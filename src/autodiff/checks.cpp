@@ -1,6 +1,7 @@
 // What reverse mode does not accept of a kernel, and says before it begins (chapter 60, 9.1).
 
 #include <cstdlib>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -199,6 +200,8 @@ void check_inner_loops(Region& kernel) {
 
 namespace {
 
+int64_t number(const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); }
+
 // An index as what it is computed from: constant +- param of a loop, or something else.
 struct Index {
     bool depends = false;  // on the loop's index
@@ -222,7 +225,6 @@ bool depends_on(const Value* v, const Value* param) {
 
 Index index_of(const Value* v, const Value* param) {
     Index x{depends_on(v, param), true};
-    const auto number = [](const Value* c) { return int_of_bits(c->type.prim, constant_bits(c)); };
     for (v = resolve(const_cast<Value*>(v)); v != param;) {
         const Inst* d = v->def;
         const bool sum = d && (d->op == Op::add || d->op == Op::sub);
@@ -269,13 +271,12 @@ bool same_storage(const Inst& a, const Inst& b) {
     return a.op == Op::field_place ? a.field() == b.field() : a.operand(0) == b.operand(0);
 }
 
-// The iterations of a loop, if they are known.
-int64_t trips_of(const Inst& loop) {
-    const Value *begin = loop.operand(0), *end = loop.operand(1);
+// The iterations of a loop along a dimension, if they are known.
+int64_t trips_of(const Inst& loop, int dimension = 0) {
+    const Value *begin = loop.operand(2 * dimension), *end = loop.operand(2 * dimension + 1);
     if (!is_constant(begin) || !is_constant(end)) return INT64_MAX;
-    const auto value = [](const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); };
     int64_t trips;
-    return __builtin_sub_overflow(value(end), value(begin), &trips) ? INT64_MAX : trips;
+    return __builtin_sub_overflow(number(end), number(begin), &trips) ? INT64_MAX : trips;
 }
 
 // Whether iterations meet in what one loads and another stores. Of arrays and of additions that
@@ -305,6 +306,141 @@ bool crosses(const Access& loaded, const Access& stored, const Inst& loop) {
     return array || adds ? apart && is_sure : differs;
 }
 
+// An index of a loop of several dimensions: constant +- what does not change in the loop, if that
+// is known. Null: nothing.
+struct Term {
+    bool is_known = false;
+    const Value* of = nullptr;
+    int64_t sign = 1, constant = 0;
+};
+
+// Holds all indices: what is narrower wraps around.
+bool counts(Type t) { return t.is_scalar() && (t.prim == Prim::i32 || t.prim == Prim::i64); }
+
+// Component c of a vector, or of a scalar the value itself.
+const Value* component_of(const Value* v, uint64_t c) {
+    v = resolve(const_cast<Value*>(v));
+    const Inst* d = v->def;
+    if (d && d->op == Op::build) return resolve(d->operand(static_cast<int>(c)));
+    return d && d->op == Op::splat ? resolve(d->operand(0)) : v;
+}
+
+Term term_of(const Value* v, const Inst& loop) {
+    Term t;
+    uint64_t c = 0;  // the component of v that is asked for
+    for (;;) {
+        v = component_of(v, c);
+        const Inst* d = v->def;
+        const bool sum = d && (d->op == Op::add || d->op == Op::sub);
+        const Value* x = sum ? component_of(d->operand(0), c) : nullptr;
+        const Value* y = sum ? component_of(d->operand(1), c) : nullptr;
+        if (is_constant(v)) {
+            t.constant += t.sign * number(v);
+            t.is_known = true;
+            return t;
+        } else if (sum && is_constant(y)) {
+            t.constant += t.sign * (d->op == Op::add ? 1 : -1) * number(y);
+            v = x;
+        } else if (sum && is_constant(x)) {
+            t.constant += t.sign * number(x);
+            if (d->op == Op::sub) t.sign = -t.sign;
+            v = y;
+        } else if (d && d->op == Op::extract) {
+            c = d->imm;
+            v = d->operand(0);
+        } else if (d && d->op == Op::cast && counts(v->type) && counts(d->operand(0)->type)) {
+            v = d->operand(0);
+        } else {
+            break;
+        }
+    }
+    t.of = v;
+    t.is_known = v->type.is_scalar() && (v->owner == &loop.body() || !is_inside(v, loop));
+    return t;
+}
+
+// What it takes along a dimension for a load and a store to meet: how much later the store comes,
+// or the one iteration that loads, or stores.
+struct Meeting {
+    std::optional<int64_t> later, loads_at, stores_at;
+
+    static bool set(std::optional<int64_t>& to, int64_t value) {
+        if (to && *to != value) return false;
+        to = value;
+        return true;
+    }
+    // One follows from the others; whether they can all be.
+    bool complete() {
+        if (later && loads_at && !set(stores_at, *loads_at + *later)) return false;
+        if (later && stores_at && !set(loads_at, *stores_at - *later)) return false;
+        return !loads_at || !stores_at || set(later, *stores_at - *loads_at);
+    }
+};
+
+bool has_iteration(const Inst& loop, int dimension, int64_t at) {
+    const Value *begin = loop.operand(2 * dimension), *end = loop.operand(2 * dimension + 1);
+    return is_constant(begin) && is_constant(end) && number(begin) <= at && at < number(end);
+}
+
+// Of loops of several dimensions: whether it is certain that iterations meet, and in serial loops
+// that the store comes later. Such loops go over halves of their elements, under conditions, over
+// triangles or over levels, more often than not.
+bool certainly_crosses(const Access& loaded, const Access& stored, const Inst& loop) {
+    const Inst &load = *loaded.place, &store = *stored.place;
+    const bool serial = !is_parallel_loop(loop), array = load.op == Op::array_place;
+    if (!loaded.is_sure || !stored.is_sure || (stored.inst->op != Op::store && !serial))
+        return false;
+    const auto component = [](const Access& a) {
+        const Inst* d = a.inst->operand(0)->def;
+        return d->op == Op::comp_place ? resolve(d->operand(1)) : nullptr;
+    };
+    const Value *one = component(loaded), *other = component(stored);
+    if (one && other && (!is_constant(one) || !is_constant(other) || number(one) != number(other)))
+        return false;
+    std::vector<Meeting> meetings(dimensions(loop));
+    const auto of_loop = [&](const Term& t) {
+        return t.of && t.of->owner == &loop.body() && t.of->index < meetings.size();
+    };
+    bool load_depends = false, store_depends = false;
+    for (int k = array; k < load.operand_count; ++k) {
+        const Term a = term_of(load.operand(k), loop), b = term_of(store.operand(k), loop);
+        if (!a.is_known || !b.is_known) return false;
+        load_depends |= of_loop(a);
+        store_depends |= of_loop(b);
+        const int64_t between = a.constant - b.constant;
+        if (a.of == b.of) {
+            if (a.sign != b.sign) return false;
+            if (of_loop(a) ? !Meeting::set(meetings[a.of->index].later, a.sign * between) : between)
+                return false;
+        } else if (of_loop(a) && !b.of) {
+            if (!Meeting::set(meetings[a.of->index].loads_at, a.sign * -between)) return false;
+        } else if (of_loop(b) && !a.of) {
+            if (!Meeting::set(meetings[b.of->index].stores_at, b.sign * between)) return false;
+        } else {
+            return false;
+        }
+    }
+    if (!load_depends || !store_depends) return false;
+    bool crosses = false, decided = false;
+    for (int d = 0; d < static_cast<int>(meetings.size()); ++d) {
+        Meeting& m = meetings[static_cast<size_t>(d)];
+        if (!m.complete()) return false;
+        for (const auto& at : {m.loads_at, m.stores_at})
+            if (at && !has_iteration(loop, d, *at)) return false;
+        if (m.later && std::abs(*m.later) >= trips_of(loop, d)) return false;
+        if (decided || (!m.later && !m.loads_at && !m.stores_at)) continue;
+        const bool may_be_later = m.later      ? *m.later > 0
+                                  : m.loads_at ? has_iteration(loop, d, *m.loads_at + 1)
+                                               : has_iteration(loop, d, *m.stores_at - 1);
+        const bool may_be_earlier = m.later      ? *m.later < 0
+                                    : m.loads_at ? has_iteration(loop, d, *m.loads_at - 1)
+                                                 : has_iteration(loop, d, *m.stores_at + 1);
+        crosses |= may_be_later || (!serial && may_be_earlier);
+        decided = crosses || (m.later && *m.later);
+    }
+    return crosses;
+}
+
 // The outermost loop over a range that is this or, beside parallel ones, stands alone in it.
 const Inst* range_loop(Inst& i) {
     if (i.op != Op::for_) return nullptr;
@@ -328,13 +464,13 @@ void forget_depths(Module& m) {
 void check_recurrences(Module& m, const Storage& storage) {
     for (Inst& i : *m.kernel().body) {
         const Inst* loop = range_loop(i);
-        if (!loop || loop->imm != 1) continue;
+        if (!loop) continue;
         std::vector<Access> loads, stores;
         collect(loop->body(), storage, true, loads, stores);
         for (const Access& load : loads)
             for (const Access& store : stores) {
                 if (!same_storage(*load.place, *store.place)) continue;
-                if (!crosses(load, store, *loop)) continue;
+                if (!(loop->imm == 1 ? crosses : certainly_crosses)(load, store, *loop)) continue;
                 const bool field = load.place->op == Op::field_place;
                 refuse(
                     "Cross-iteration read-after-write on the `needs_grad` " +

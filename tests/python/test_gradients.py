@@ -1142,6 +1142,185 @@ def test_serial_recurrences_of_outermost_loops_are_refused(loops, at):
     kernel()
 
 
+def recurrences_of_ranges(y: qd.template(), v: qd.template(), a: qd.template()):
+    """In loops over several ranges: of fields of 5 by 5, of vectors, and of an array."""
+
+    @qd.func
+    def double(i, j):
+        y[i, j + 1] = y[i, j] * 2.0
+
+    @qd.kernel
+    def rightwards():
+        for i, j in qd.ndrange(4, 3):
+            y[i, j + 1] = y[i, j] * 2.0
+
+    @qd.kernel
+    def leftwards():
+        for i, j in qd.ndrange(4, (1, 4)):
+            y[i, j] = y[i, j] + y[i, j + 1] * 2.0
+
+    @qd.kernel
+    def grouped():
+        for at in qd.grouped(qd.ndrange(3, 4)):
+            y[at[0] + 1, at[1]] = y[at] * 2.0
+
+    @qd.kernel
+    def moved():
+        for at in qd.grouped(qd.ndrange((1, 4), (1, 4))):
+            y[at] = y[at - qd.Vector([1, 1])] * 2.0
+
+    @qd.kernel
+    def from_the_end():
+        for i, j in qd.ndrange(4, 4):
+            y[4 - i, 1 + j] = y[3 - i, j + 1] * 2.0
+
+    @qd.kernel
+    def of_the_first():
+        for i, j in qd.ndrange(4, 4):
+            y[i, j] = y[i, 0] * 2.0
+
+    @qd.kernel
+    def in_a_row(n: qd.i32):
+        for i, j, _ in qd.ndrange(4, 4, 1):
+            y[n + 1, i + 1] = y[n + 1, i] * 2.0
+
+    @qd.kernel
+    def in_a_func(n: qd.i32):
+        for i, j in qd.ndrange(n, n):
+            double(i, j)
+
+    @qd.kernel
+    def of_vectors():
+        for i, j in qd.ndrange(4, 3):
+            v[i, j + 1] = v[i, j] * 2.0
+
+    @qd.kernel
+    def of_a_component():
+        for i, j in qd.ndrange(4, 3):
+            v[i, j + 1].y = v[i, j].y * 2.0
+
+    @qd.kernel
+    def of_array(a: qd.types.ndarray(qd.f64, 2)):
+        for i, j in qd.ndrange(4, 3):
+            a[i, j + 1] = a[i, j] * 2.0
+
+    @qd.kernel
+    def serial():
+        qd.loop_config(serialize=True)
+        for i, j in qd.ndrange(4, 3):
+            y[i, j] = y[i, j + 1] * 2.0
+
+    return {
+        rightwards: (), leftwards: (), grouped: (), moved: (), from_the_end: (), of_the_first: (),
+        in_a_row: (2,), in_a_func: (3,), of_vectors: (), of_a_component: (), of_array: (a,), serial: (),
+    }  # fmt: skip
+
+
+@pytest.mark.oracle_differs("looks at one range")
+@pytest.mark.parametrize("at", range(12))
+def test_recurrences_of_several_ranges_are_refused(loops, at):
+    y, v = field(5, 5), qd.Vector.field(2, qd.f64, (5, 5), needs_grad=True)
+    kernels = recurrences_of_ranges(y, v, qd.ndarray(qd.f64, (5, 5), needs_grad=True))
+    kernel, args = list(kernels.items())[at]
+    with pytest.raises(RuntimeError, match="Cross-iteration read-after-write") as e:
+        kernel.grad(*args)
+    assert f"in {'double' if args == (3,) else kernel.__name__}:" in str(e.value)
+    kernel(*args)
+
+
+def loops_over_ranges(x: qd.template(), y: qd.template(), v: qd.template()):
+    """That are no recurrences, or none that goes back wrong."""
+
+    @qd.kernel
+    def stencil():
+        for i, j in qd.ndrange((1, 4), (1, 4)):
+            y[i, j] = x[i - 1, j] * x[i, j + 1] - x[i, j] + y[i, j]
+
+    @qd.kernel
+    def own():
+        for at in qd.grouped(qd.ndrange(5, 5)):
+            y[at] = y[at] * 2.0 + x[at] * x[at]
+
+    @qd.kernel
+    def columns():
+        for i, j in qd.ndrange(5, (1, 5)):
+            y[i, j] = y[i, 0] * x[i, j]
+
+    @qd.kernel
+    def rows():
+        for i, j in qd.ndrange(2, 4):
+            y[i, j + 1] = y[i + 2, j] * x[i, j]
+
+    @qd.kernel
+    def one_cell():
+        for i, j in qd.ndrange((1, 5), 5):
+            y[i, j] = y[0, 0] * x[i, j]
+
+    @qd.kernel
+    def levels(t: qd.i32):
+        for i, j in qd.ndrange((1, 4), 2):
+            y[t + 1, i] = y[t, i - 1] * x[t, i] + y[t, i + 1]
+
+    @qd.kernel
+    def components():
+        for i, j in qd.ndrange(5, (1, 5)):
+            v[i, j].x = v[i, j - 1].y * x[i, j]
+            y[i, j] = v[i, j].x * x[i, 0]
+
+    @qd.kernel
+    def red_black():
+        for i, j in qd.ndrange((1, 4), (1, 4)):
+            if (i + j) % 2 == 0:
+                y[i, j] = (y[i - 1, j] + y[i, j + 1]) * x[i, j]
+
+    @qd.kernel
+    def triangle():
+        for i, j in qd.ndrange(5, 5):
+            if i < j:
+                y[i, j] = y[j, i] * x[i, j]
+
+    @qd.kernel
+    def serial():
+        qd.loop_config(serialize=True)
+        for i, j in qd.ndrange(4, 3):
+            y[i, j + 1] = y[i, j] * x[i, j] + y[i, 0]
+
+    kernels = (
+        stencil,
+        own,
+        columns,
+        rows,
+        one_cell,
+        levels,
+        components,
+        red_black,
+        triangle,
+        serial,
+    )
+    return {k: (1,) if k is levels else () for k in kernels}
+
+
+@pytest.mark.parametrize("at", range(10))
+def test_loops_over_several_ranges(loops, at):
+    x, y, v = field(5, 5), field(5, 5), qd.Vector.field(2, qd.f64, (5, 5), needs_grad=True)
+    kernel, args = list(loops_over_ranges(x, y, v).items())[at]
+    weights = np.cos(np.arange(25.0)).reshape(5, 5)
+
+    def value(of):
+        x.from_numpy(of)
+        y.from_numpy(np.linspace(0.5, 1.5, 25).reshape(5, 5))
+        v.fill(0.75)
+        kernel(*args)
+        return (y.to_numpy() * weights).sum()
+
+    start = np.linspace(1.2, 0.3, 25).reshape(5, 5)
+    expected = differences(value, start)
+    value(start)
+    y.grad.from_numpy(weights)
+    kernel.grad(*args)
+    assert x.grad.to_numpy() == pytest.approx(expected, abs=1e-6)
+
+
 def check_serial_recurrence(kernel, lag, expected):
     """`kernel` stores an element of y times x[0], x[1], x[2] `lag` elements on."""
     x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
