@@ -12,12 +12,12 @@ import pytest
 import quadrants as qd
 from gradient_helpers import field
 from helpers import raises
-from quadrants.lang._data import convert
 
 N = 6
 OVERWRITES = "A loop reads what it, or a loop behind it, overwrites"
 
-refused = pytest.mark.oracle_differs("goes back over what the kernel left")
+again = pytest.mark.oracle_differs("goes back over what the kernel left")
+refused = pytest.mark.oracle_differs("goes back over what the kernel left, or dies", run=False)
 
 
 @pytest.fixture
@@ -179,7 +179,9 @@ def test_a_part_of_storage_is_not_all_of_it(f64, name):
 
 @pytest.mark.parametrize("ip", [qd.i32, qd.i64], ids=["i32", "i64"])
 @pytest.mark.parametrize("kind", ["field", "array", "component", "all", "moved", "cast", "rows"])
-def test_storage_that_is_given_all_its_values(backend, kind, ip):
+def test_storage_that_is_given_all_its_values(backend, established, kind, ip):
+    if established and kind == "array" and ip == qd.i64:
+        pytest.skip("other values")
     if backend.name not in ("cpu", "cuda"):
         pytest.skip("no f64")
     backend.init(default_fp=qd.f64, default_ip=ip, ad_stack_experimental_enabled=True)
@@ -386,6 +388,7 @@ def test_bounds_that_are_overwritten(f64, name):
     assert "    for " in text or name == "of_stores"  # that shows the store
 
 
+@again
 def test_bounds_that_the_kernel_gives(f64):
     """They are what they were, each time; storage that nothing overwrites is at hand."""
     x, loss = field(N), field()
@@ -546,6 +549,8 @@ def test_an_array_that_is_a_field(backend, established, monkeypatch, tier):
     if established or backend.name != "cpu":
         pytest.skip("fields without views, or of other memory")
     monkeypatch.setenv("QD_CPU_TIER", tier)
+    from quadrants.lang._data import convert
+
     backend.init(default_fp=qd.f64)
     x, loss, counts = field(N), field(), qd.field(qd.i32, N)
 
