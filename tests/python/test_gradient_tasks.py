@@ -436,6 +436,57 @@ def test_bounds_behind_what_waits(f64):
         assert x.grad.to_numpy().tolist() == [1] * n + [0] * (N - n)
 
 
+@refused
+@pytest.mark.parametrize("name", ["appends", "deactivates", "deactivates_bits"])
+def test_active_cells_that_are_taken_away(f64, name):
+    """Or numbers that a list gets; cells that are only activated are gone over, too."""
+    x, loss = field(N), field()
+    number, cell, bit = (qd.field(qd.i32) for _ in range(3))
+    lists, cells = qd.root.dense(qd.i, 2).dynamic(qd.j, 8), qd.root.pointer(qd.i, N)
+    bits = qd.root.bitmasked(qd.i, N)
+    for node, placed in ((lists, number), (cells.dense(qd.j, 1), cell), (bits, bit)):
+        node.place(placed)
+
+    @qd.kernel
+    def start():
+        for i in range(2):
+            qd.append(lists, 0, i)
+            cell[i, 0] = 1
+            bit[i] = 1
+
+    @qd.kernel
+    def appends():
+        for i, j in number:
+            loss[None] += x[j]
+        for _ in range(1):
+            qd.append(lists, 0, 7)
+
+    @qd.kernel
+    def deactivates():
+        for i, j in cell:
+            loss[None] += x[i]
+        for i in range(2):
+            qd.deactivate(cells, [i])
+
+    @qd.kernel
+    def deactivates_bits():
+        for i in bit:
+            loss[None] += x[i]
+        for i in range(2):
+            qd.deactivate(bits, [i])
+
+    @qd.kernel
+    def activates():
+        for i, j in cell:
+            loss[None] += x[i]
+        for i in range(N):
+            cell[i, 0] = 1
+
+    start()
+    is_refused({k.__name__: k for k in (appends, deactivates, deactivates_bits)}[name], loss)
+    activates.grad()
+
+
 def test_a_last_loop_may_write_its_bound(f64):
     """As what it reads otherwise; its gradient is then that of another number of iterations."""
     x, loss = field(N), field()
