@@ -144,6 +144,9 @@ struct Lowering {
     FunctionKind kind = FunctionKind::kernel;
     const Node* node = nullptr;  // being lowered, for carets
     bool undecided = false;      // the body, lowered as a function, may be expanded after all
+    bool may_be_walked_again() const {  // it, or one that calls it
+        return undecided || (caller && caller->may_be_walked_again());
+    }
     bool expanded_in_place =
         false;               // a func with tasks, expanded into its caller: shares b.function
     int runtime_depth = 0;   // enclosing runtime if/for/while: 0 = top level of this body

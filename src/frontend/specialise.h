@@ -215,6 +215,7 @@ struct Answers {
         std::vector<Ref> operands;
         bool taken;          // by the walk over the body, which may ask again
         bool again = false;  // asked for a func's second call
+        bool of_guard = false;
     };
     std::vector<Answer> all;
     Answers* previous;

@@ -345,6 +345,148 @@ def h(): return o.f() + len(mp)
 def k() -> qd.i32: return h() + o.x + mp["a"]
 print(k())
 """,
+    "native_in_funcs": """
+import collections, array
+Q, B, A = collections.deque([1]), bytearray(b"a"), array.array("i", [1])
+class L(list): pass
+S = L([1])
+def bump():
+    Q.append(1); B.append(1); A.append(1); S.append(1)
+    return 0
+@qd.func
+def f(q): return q * 0 + qd.static(len(Q))
+@qd.func
+def g(q): return q * 0 + sum(S) + len(B) + len(A)
+@qd.kernel
+def k(q: qd.i32) -> qd.i32:
+    x = 0
+    for j in qd.static(range(6)):
+        x = x * 10 + f(q)
+        qd.static(bump())
+    return x
+@qd.kernel
+def k2(q: qd.i32) -> qd.i32:
+    x = 0
+    for j in qd.static(range(4)):
+        x = x * 100 + g(q)
+        bump()
+    return x
+@qd.kernel
+def k3(q: qd.i32) -> qd.i32:
+    x = 0
+    for j in qd.static(range(4)):
+        x = x * 100 + f(q)
+        Q.append(1)
+    return x
+print(k(2), k2(2), k3(2))
+assert k(2) == 123456
+""",
+    "guards_of_native_calls": """
+import collections
+Q = collections.deque([1])
+if V:
+    def h(): Q.append(1); return 0
+else:
+    def h(): return 0
+@qd.func
+def f(q): return q * 0 + len(Q)
+def size(): return len(Q)
+@qd.kernel
+def k(q: qd.i32) -> qd.i32:
+    x = f(q)
+    x += h()
+    return x * 10 + f(q)
+@qd.kernel
+def k2(q: qd.i32) -> qd.i32:
+    x = h()
+    return x * 10 + size() + q * 0
+@qd.kernel
+def k3(q: qd.i32) -> qd.i32:
+    x = size()
+    x += h()
+    return x * 10 + size() + q * 0
+print(k(2), k2(2), k3(2), len(Q))
+""",
+    "effects_of_funcs_that_are_walked_again": """
+import itertools
+class C:
+    n = 0
+    @property
+    def p(s):
+        s.n += 1
+        return s.n
+c, LOG, X, D, COUNT = C(), [], [1], {}, itertools.count()
+def nx(): LOG.append(1); return len(LOG)
+@qd.real_func
+def f(q: qd.i32) -> qd.i32: return q * 0 + c.p
+@qd.real_func
+def f2(q: qd.i32) -> qd.i32: return q * 0 + qd.static(nx())
+@qd.real_func
+def f3(q: qd.i32) -> qd.i32: return q * 0 + next(COUNT)
+@qd.func
+def f4(q): return q + nx()
+@qd.func
+def step(q):
+    y = f(q)
+    for i in range(2): y += 0
+    return y
+@qd.func
+def step2(q):
+    y = f2(q)
+    for i in range(2): y += 0
+    return y
+@qd.func
+def step3(q):
+    y = f3(q)
+    for i in range(2): y += 0
+    return y
+@qd.func
+def step4(q):
+    y = q * 0 + len(X)
+    X.append(1)
+    for i in range(2): y += 0
+    return y
+@qd.func
+def step5(q):
+    setattr(c, "m", getattr(c, "m", 0) + 1)
+    y = q * 0 + c.m
+    for i in range(2): y += 0
+    return y
+@qd.func
+def step6(q):
+    y = q * 0
+    if q > 1:
+        y += f4(q)
+    for i in range(2): y += 0
+    return y
+@qd.kernel
+def k(q: qd.i32) -> qd.i32: return step(q)
+@qd.kernel
+def k2(q: qd.i32) -> qd.i32: return step2(q)
+@qd.kernel
+def k3(q: qd.i32) -> qd.i32: return step3(q)
+@qd.kernel
+def k4(q: qd.i32) -> qd.i32: return step4(q)
+@qd.kernel
+def k5(q: qd.i32) -> qd.i32: return step5(q)
+@qd.kernel
+def k6(q: qd.i32) -> qd.i32: return step6(q)
+print(k(2), c.n, k2(2), LOG, k3(2), next(COUNT), k4(2), X, k5(2), c.m, k6(2), LOG)
+assert (c.n, len(X), c.m, len(LOG)) == (1, 2, 1, 2), (c.n, len(X), c.m, len(LOG))
+""",
+    "has_attribute": """
+N = [0]
+class C:
+    if V:
+        @property
+        def x(self): N[0] += 1; return 1
+    else:
+        x = 1
+o = C()
+@qd.kernel
+def k() -> qd.i32: return qd.static(hasattr(o, "x")) + getattr(o, "x", 3) + hasattr(o, "x")
+print(k(), N)
+""",
 }
 
 

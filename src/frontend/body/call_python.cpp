@@ -137,10 +137,14 @@ Val Body::call_ours(const PythonCall& c) {
 
 // A method that changes its object, which code outside the kernel may have as well.
 Val Body::call_changing(const PythonCall& c, Prov* owner, bool direct) {
-    ++low.kernel->user_runs;
+    const bool made_here = direct && owner && owner->kind == Prov::Kind::display;
+    if (made_here)
+        ++low.kernel->user_runs;
+    else
+        user_code_runs();
     if (!direct)
         unit.opaque("method " + c.name + ", kept under a name of its own, changes its object");
-    else if (owner && owner->kind == Prov::Kind::display)
+    else if (made_here)
         owner->operands.clear();
     else if (owner)
         unit.opaque("method " + c.name + " changes a captured object");
@@ -159,7 +163,7 @@ Val Body::call_harmless(const PythonCall& c) {
               "its value is known when the kernel runs; mix its bits yourself");
     if (sees_more(c.name)) is_pure = false, callee = nullptr;
     if (c.name == "setattr" || c.name == "delattr") {
-        ++low.kernel->user_runs;
+        user_code_runs();
         unit.opaque("what " + c.name + " changes");
     }
     PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
@@ -218,7 +222,7 @@ Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
     PyObject* callable = f.get();
     PythonCall c = gather_call(n, f, args);
     if (c.keywords && PySequence_Contains(c.keywords.get(), interned("out").get()) == 1) {
-        ++low.kernel->user_runs;
+        user_code_runs();
         unit.opaque("what " + c.name + " writes to out=");
     }
     // As in an f-string: what a value is, only the launch knows.

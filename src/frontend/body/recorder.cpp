@@ -73,7 +73,7 @@ Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands
 
 // Before code of the user runs.
 void Body::user_code_runs() {
-    if (low.undecided) throw HoldsTask{};  // what it does is done once
+    if (low.may_be_walked_again()) throw HoldsTask{};  // what it does is done once
     ++low.kernel->user_runs;
 }
 

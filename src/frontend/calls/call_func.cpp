@@ -236,7 +236,12 @@ struct FuncCall {
         try {
             lower(*e);
         } catch (...) {
-            if (is_held_task(*l.kernel)) {
+            const bool held = is_held_task(*l.kernel);
+            if (held && s.is_real) {  // one that calls it is expanded, which it cannot be
+                set_aside(std::move(place));
+                throw HoldsTask{};
+            }
+            if (held) {
                 // unique_ptr may have moved: look the entry up again
                 Entry& again = *cache.entries[key.bytes];
                 again.in_progress = false;

@@ -102,9 +102,22 @@ bool is_no_operator(PyObject* name) {
 }  // namespace
 
 namespace {
-// Asks another object for what it is asked for.
-bool passes_on(PyObject* o) {
-    return PyWeakref_CheckProxy(o) || PyObject_TypeCheck(o, &PySuper_Type);
+// What super() finds behind its class; borrowed, null if nothing.
+PyObject* found_behind(PyObject* super, PyObject* name) {
+    const Ref here = Ref::steal_or_null(PyObject_GetAttrString(super, "__thisclass__")),
+              of = Ref::steal_or_null(PyObject_GetAttrString(super, "__self_class__"));
+    forget_error();
+    if (!here || !of || !PyType_Check(of.get())) return nullptr;
+    const PyObject* mro = reinterpret_cast<PyTypeObject*>(of.get())->tp_mro;
+    bool behind = false;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(mro); ++k) {
+        PyObject* c = PyTuple_GET_ITEM(mro, k);
+        PyObject* found =
+            behind ? PyDict_GetItem(reinterpret_cast<PyTypeObject*>(c)->tp_dict, name) : nullptr;
+        if (found) return found;
+        behind |= c == here.get();
+    }
+    return nullptr;
 }
 
 bool is_mapping_proxy(PyObject* o) { return Py_IS_TYPE(o, &PyDictProxy_Type); }
@@ -129,8 +142,10 @@ PyObject* found_by(PyTypeObject* t, bool always) {
 }  // namespace
 
 bool member_runs_hook(PyObject* o, PyObject* name) {
-    if (passes_on(o)) return true;
+    if (PyWeakref_CheckProxy(o)) return true;  // asks another object
     PyTypeObject* t = Py_TYPE(o);
+    if (t == &PySuper_Type)
+        if (PyObject* found = found_behind(o, name)) return descriptor_runs_hook(found, false);
     const bool is_class = PyType_Check(o), heap = t->tp_flags & Py_TPFLAGS_HEAPTYPE;
     if (heap && found_by(t, true)) return true;
     PyObject* of_class = heap ? _PyType_Lookup(t, name) : nullptr;
@@ -177,7 +192,7 @@ PyObject* member_origin(PyObject*, PyObject* args) {
 
 bool item_runs_hook(PyObject* o) {
     if (is_mapping_proxy(o)) return item_runs_hook(shown_by(o));
-    if (passes_on(o)) return true;
+    if (PyWeakref_CheckProxy(o)) return true;
     PyTypeObject* t = Py_TYPE(o);
     // What makes items that are missing, as a defaultdict does.
     if (PyDict_Check(o) && !PyDict_CheckExact(o) && in_class(t, "__missing__")) return true;

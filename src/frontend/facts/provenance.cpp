@@ -354,18 +354,23 @@ static bool runs_users(PyObject* callee, std::span<const Ref> operands) {
     if (!native) return true;
     PyObject* owner = owner_of(callee);
     const std::string name = callee_name(callee);
-    if (operands.size() == 2 && callee == getattr_function())
-        return member_runs_hook(operands[0].get(), operands[1].get());
+    if (name == "getattr" || name == "hasattr")
+        return operands.size() >= 2 && PyUnicode_Check(operands[1].get()) &&
+               member_runs_hook(operands[0].get(), operands[1].get());
     return (owner && may_run(name, owner)) ||
            std::ranges::any_of(operands, [&](const Ref& o) { return may_run(name, o.get()); });
 }
 
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
         const std::function<Ref()>& run) {
-    if (!answers) return run ? run() : call_with(callee, operands, keywords);
+    // What runs no code of the user is asked as often as anybody likes: no answer grows old.
+    const bool users = runs_users(callee, operands);
+    if (!answers || (!users && asker != Asker::body))
+        return run ? run() : call_with(callee, operands, keywords);
     for (SameOperand* same : {is_same_operand, is_like_operand})
         for (Answers::Answer& a : answers->all | std::views::reverse) {
-            if ((asker != Asker::guard && a.taken) ||
+            // Nor is what only looks, which is all that guards ask, kept for the body.
+            if ((asker != Asker::guard && (a.taken || a.of_guard)) ||
                 !is_same_question(a, callee, operands, keywords, same))
                 continue;
             a.taken |= asker == Asker::body;
@@ -375,18 +380,16 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
             return {};
         }
     // It only looked when the kernel was traced, and may do more now.
-    if (asker == Asker::guard && runs_users(callee, operands) &&
-        may_change(callee, operands, keywords))
-        return {};
+    if (asker == Asker::guard && may_change(callee, operands, keywords)) return {};
     const AskingGuard asking(asker == Asker::guard);
     Ref result = run ? run() : call_with(callee, operands, keywords);
     // What is raised may be about there being no kernel yet: the body asks for itself.
     if (asker == Asker::guard && !result && asked_for_kernel) return {};
     if (Ref raised; answers && (result || (raised = raised_exception())))
-        answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
-                                std::move(raised),
-                                std::vector<Ref>(operands.begin(), operands.end()),
-                                asker == Asker::body, asker == Asker::again});
+        answers->all.push_back(
+            {Ref::borrow(callee), Ref::borrow(keywords), result, std::move(raised),
+             std::vector<Ref>(operands.begin(), operands.end()), asker == Asker::body,
+             asker == Asker::again, asker == Asker::guard});
     return result;
 }
 
