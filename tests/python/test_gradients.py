@@ -1258,7 +1258,7 @@ def loops_over_ranges(x: qd.template(), y: qd.template(), v: qd.template()):
 
     @qd.kernel
     def levels(t: qd.i32):
-        for i, j in qd.ndrange((1, 4), 2):
+        for i, j in qd.ndrange((1, 4), 1):  # a cell is stored once
             y[t + 1, i] = y[t, i - 1] * x[t, i] + y[t, i + 1]
 
     @qd.kernel
