@@ -611,6 +611,27 @@ config.inner = Config()
 def plus(x, y=K): return x + y * K
 def tagged(): return 1
 tagged.kept = LIST
+import dataclasses
+@dataclasses.dataclass
+class Computed:
+    x: int
+    @property
+    def x(self):
+        COUNTS[0] += 1
+        return COUNTS[0]
+    @x.setter
+    def x(self, v): pass
+one, other = Computed(1), Computed(2)
+@dataclasses.dataclass
+class Pair:
+    x: int
+    y: int = 2
+pair = Pair(1)
+class Named(dict): pass
+class Own:
+    def g(self): return 0
+own = Own()
+own.__dict__ = Named(g=lambda: COUNTS.append(1))
 """
 PLAIN_CALLS = {  # of a function whose body is this: whether it is seen at a glance to look only
     "return plus(2) + WORDS[1][0]": True,
@@ -638,6 +659,10 @@ PLAIN_CALLS = {  # of a function whose body is this: whether it is seen at a gla
     "return print(1)": False,
     "with config: pass": True,  # it has none of the methods
     "return missing": False,
+    "return one == other": False,
+    "return len(f'{one}')": False,
+    "return pair.x + len(f'{pair}') + (pair == pair)": True,
+    "return own.g()": False,
 }
 
 

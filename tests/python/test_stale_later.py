@@ -487,6 +487,25 @@ o = C()
 def k() -> qd.i32: return qd.static(hasattr(o, "x")) + getattr(o, "x", 3) + hasattr(o, "x")
 print(k(), N)
 """,
+    "fields_that_are_properties": """
+from dataclasses import dataclass
+N = []
+@dataclass
+class P:
+    x: int
+    @property
+    def x(self): N.append(1); return len(N)
+    @x.setter
+    def x(self, v): pass
+a, b = P(1), P(2)
+def same(): return 1 if a == b else 0
+@qd.func
+def h(q): return q * 0 + same()
+@qd.kernel
+def k(q: qd.i32) -> qd.i32: return h(q) + h(q)
+print(k(2), len(N))
+assert len(N) == 4
+""",
 }
 
 

@@ -299,6 +299,7 @@ struct Reached {
             if (!items) forget_error();
             return !items || runs(items.get(), depth + 1);
         }
+        if (hooks == Hooks::generated && has_computed_fields(Py_TYPE(o))) return true;
         if (hooks == Hooks::generated || is_namespace(o)) {
             const Ref dict = Ref::steal_or_null(PyObject_GenericGetAttr(o, names().__dict___));
             if (!dict) forget_error();  // it has slots
@@ -306,6 +307,18 @@ struct Reached {
         }
         return PyCallable_Check(o) && !asks_for_class(callee) && callee != "issubclass" &&
                !is_harmless(o) && !is_own_code(o);
+    }
+
+    // Generated methods read fields, of which a class may have made properties.
+    static bool has_computed_fields(PyTypeObject* t) {
+        PyObject* fields = in_class(t, "__dataclass_fields__");
+        if (!fields || !PyDict_Check(fields)) return false;
+        PyObject *name, *field;
+        for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &name, &field);)
+            if (PyObject* found = _PyType_Lookup(t, name);
+                found && descriptor_runs_hook(found, false))
+                return true;
+        return false;
     }
 
     static bool holds_objects(PyObject* array) {

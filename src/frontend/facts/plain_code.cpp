@@ -176,9 +176,9 @@ struct Reach {
         }
         PyObject* of_class = _PyType_Lookup(Py_TYPE(o), m.name);
         const Ref dict = Ref::steal_or_null(PyObject_GenericGetDict(o, nullptr));
-        if (!dict) forget_error();
-        PyObject* own =
-            dict && PyDict_CheckExact(dict.get()) ? PyDict_GetItem(dict.get(), m.name) : nullptr;
+        if (!dict) forget_error();  // it has slots
+        if (dict && !PyDict_CheckExact(dict.get())) return false;
+        PyObject* own = dict ? PyDict_GetItem(dict.get(), m.name) : nullptr;
         m.is_found |= own || of_class;
         if (own && !add_value(own)) return false;
         if (!of_class) return true;
