@@ -13,6 +13,11 @@
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
+
+PyObject* in_class(PyTypeObject* t, const char* name) {
+    return _PyType_Lookup(t, interned(name).get());
+}
+
 namespace {
 
 bool is_one_of(PyObject* name, std::initializer_list<std::string_view> names) {
@@ -21,11 +26,6 @@ bool is_one_of(PyObject* name, std::initializer_list<std::string_view> names) {
 
 // A method that the user wrote in Python.
 bool is_users(PyObject* method) { return PyFunction_Check(method) && !is_own_code(method); }
-
-// What the class or its bases have under this name; borrowed.
-PyObject* in_class(PyTypeObject* t, const char* name) {
-    return _PyType_Lookup(t, interned(name).get());
-}
 
 bool runs_getter(PyObject* descriptor) {
     const Ref get = Ref::steal_or_null(PyObject_GetAttrString(descriptor, "fget"));

@@ -10,6 +10,8 @@
 
 namespace qd::frontend {
 
+// What a class or its bases have under this name; borrowed.
+PyObject* in_class(PyTypeObject* t, const char* name);
 // To find o.name.
 bool member_runs_hook(PyObject* o, PyObject* name);
 bool item_runs_hook(PyObject* o);  // to find o[...]

@@ -52,10 +52,6 @@ bool is_store(int opcode) {
     }
 }
 
-PyObject* in_class(PyTypeObject* t, const char* name) {
-    return _PyType_Lookup(t, interned(name).get());
-}
-
 // Whether numbers, texts, tuples or functions have a member of this name.
 bool is_of_plain_values(PyObject* name) {
     PyTypeObject* const kinds[] = {&PyLong_Type,  &PyFloat_Type,    &PyUnicode_Type,
@@ -98,8 +94,9 @@ struct Reach {
         if (PyFunction_Check(o)) return add_function(o);
         if (PyCFunction_Check(o)) {
             PyObject* home = PyCFunction_GET_SELF(o);
-            return home && PyModule_Check(home) && PyModule_GetName(home) &&
-                   std::string_view(PyModule_GetName(home)) == "math";
+            const char* name = home && PyModule_Check(home) ? PyModule_GetName(home) : "";
+            if (!name) forget_error();
+            return name && std::string_view(name) == "math";
         }
         return add_object(o);
     }

@@ -364,8 +364,7 @@ static bool runs_users(PyObject* callee, std::span<const Ref> operands) {
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
         const std::function<Ref()>& run) {
     // What runs no code of the user is asked as often as anybody likes: no answer grows old.
-    const bool users = runs_users(callee, operands);
-    if (!answers || (!users && asker != Asker::body))
+    if (!answers || (asker != Asker::body && !runs_users(callee, operands)))
         return run ? run() : call_with(callee, operands, keywords);
     for (SameOperand* same : {is_same_operand, is_like_operand})
         for (Answers::Answer& a : answers->all | std::views::reverse) {
