@@ -506,6 +506,26 @@ def k(q: qd.i32) -> qd.i32: return h(q) + h(q)
 print(k(2), len(N))
 assert len(N) == 4
 """,
+    "containers_that_operators_make_anew": """
+import collections, datetime
+N = []
+class Queue(collections.deque):
+    def __init__(self, *args):
+        N.append(1)
+        super().__init__(*args)
+class Day(datetime.date):
+    def __new__(cls, *args):
+        N.append(1)
+        return super().__new__(cls, *args)
+queue, day, later = Queue([1, 2]), Day(2020, 1, 2), datetime.timedelta(1)
+N.clear()
+@qd.kernel
+def k() -> qd.i32: return len(queue + queue) + len(queue + queue)
+@qd.kernel
+def k2() -> qd.i32: return (day + later).day + (day + later).day
+print(k(), len(N), k2(), len(N))
+assert len(N) >= 4
+""",
 }
 
 
