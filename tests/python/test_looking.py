@@ -1,5 +1,7 @@
 """Which helpers are proved to look only, and how long the question takes."""
 
+import collections
+import datetime
 import pathlib
 import re
 import subprocess
@@ -686,3 +688,20 @@ def test_helpers_over_objects_whose_hooks_note():
         int, re.match(r"(\d+) helpers, (\d+) taken", done.stdout.splitlines()[-1]).groups()
     )
     assert looked > 100 and tried > looked
+
+
+def test_operators_that_make_objects_of_the_users_class():
+    class Queue(collections.deque):
+        def __init__(self, *args):
+            super().__init__(*args)
+
+    class Plain(collections.deque):
+        pass
+
+    class Day(datetime.date):
+        def __new__(cls, *args):
+            return super().__new__(cls, *args)
+
+    makers, others = [Queue(), Day(2020, 1, 2)], [Plain(), datetime.date(2020, 1, 2)]
+    assert all(map(core.operators_run_code, makers))
+    assert not any(map(core.operators_run_code, others))
