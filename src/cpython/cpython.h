@@ -75,6 +75,9 @@ void set_error(const char* name, const char* text) noexcept;  // for handlers: n
 
 std::string text(PyObject* o);              // str(o), never fails
 bool is_own_module(std::string_view name);  // of this package
+// Of a class, without asking code of the user; "" where the class does not say.
+std::string module_of_class(PyObject* cls);
+std::string name_of_class(PyObject* cls);  // qualified
 // A name in the globals of a frame's module, as text that lives as long as they; "" if it has none.
 std::string_view module_of(PyObject* frame);
 std::string integer_text(PyObject* o);  // an int; a long one by its size

@@ -1,6 +1,7 @@
 // Texts of objects.
 
 #include "cpython/cpython.h"
+#include "cpython/names.h"
 
 namespace qd::cpython {
 
@@ -34,6 +35,23 @@ std::string integer_text(PyObject* o) {
     forget_error();
     return count <= kMostBits ? text(o) : "of " + std::to_string(count) + " bits";
 }
+
+namespace {
+
+// By `type` itself: a metaclass may answer otherwise, or run code of the user.
+std::string text_of_class(PyObject* cls, PyObject* name) {
+    PyObject* member = _PyType_Lookup(&PyType_Type, name);
+    const descrgetfunc get = Py_TYPE(member)->tp_descr_get;
+    const Ref found =
+        Ref::steal_or_null(get(member, cls, reinterpret_cast<PyObject*>(Py_TYPE(cls))));
+    if (!found) forget_error();
+    return found && PyUnicode_CheckExact(found.get()) ? text(found.get()) : "";
+}
+
+}  // namespace
+
+std::string module_of_class(PyObject* cls) { return text_of_class(cls, names().__module___); }
+std::string name_of_class(PyObject* cls) { return text_of_class(cls, names().__qualname___); }
 
 std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
 

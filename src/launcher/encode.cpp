@@ -21,12 +21,9 @@ bool name_of(PyObject* o, std::string& module, std::string& name) {
     }
     PyObject* cls = reinterpret_cast<PyObject*>(Py_TYPE(o));
     const Ref member = Ref::steal_or_null(PyObject_GetAttrString(o, "_name_"));
-    const Ref owner =
-        member ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__qualname__")) : Ref();
-    const Ref home = owner ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__module__")) : Ref();
-    if (!home || !PyUnicode_Check(member.get())) return cpython::forget_error(), false;
-    module = PyUnicode_AsUTF8(home.get());
-    name = std::string(PyUnicode_AsUTF8(owner.get())) + "." + PyUnicode_AsUTF8(member.get());
+    if (!member || !PyUnicode_Check(member.get())) return cpython::forget_error(), false;
+    module = cpython::module_of_class(cls);
+    name = cpython::name_of_class(cls) + "." + PyUnicode_AsUTF8(member.get());
     return name.find('<') == std::string::npos;  // not defined inside a function
 }
 

@@ -506,6 +506,35 @@ def k(q: qd.i32) -> qd.i32: return h(q) + h(q)
 print(k(2), len(N))
 assert len(N) == 4
 """,
+    "metaclasses_that_note_what_is_asked": """
+import enum
+N = []
+class Meta(type):
+    def __getattribute__(cls, name):
+        N.append(name)
+        return type.__getattribute__(cls, name)
+class EnumMeta(enum.EnumMeta):
+    def __getattribute__(cls, name):
+        N.append(name)
+        return enum.EnumMeta.__getattribute__(cls, name)
+class C(metaclass=Meta):
+    def __init__(self): self.x = 3
+    def f(self): return self.x + 1
+    def __len__(self): return 4
+class E(enum.Enum, metaclass=EnumMeta):
+    A = 1
+class T(tuple, metaclass=Meta): pass
+class I(int, metaclass=Meta): pass
+c, t, i, cs = C(), T((1, 2)), I(5), [C(), C()]
+def helper(): return c.x + len(cs) + C().x
+@qd.kernel
+def k() -> qd.i32:
+    s = c.x + c.f() + len(c) + t[0] + i + helper() + E.A.value + int(isinstance(c, C))
+    for o in qd.static(cs): s += o.x
+    return s
+N.clear()
+print(k(), N)
+""",
     "containers_that_operators_make_anew": """
 import collections, datetime
 N = []

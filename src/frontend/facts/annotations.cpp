@@ -38,8 +38,7 @@ bool is_external_array(PyObject* o) {
     for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {  // subclasses of both are arrays too
         if (!std::strcmp(t->tp_name, "numpy.ndarray")) return true;
         if (!named(t, "Tensor") && !named(t, "TensorBase")) continue;
-        Ref module = get(reinterpret_cast<PyObject*>(t), names().__module___);
-        if (module && text(module.get()).starts_with("torch")) return true;
+        if (module_of_class(reinterpret_cast<PyObject*>(t)).starts_with("torch")) return true;
     }
     return data::has_interface(o);
 }

@@ -101,8 +101,7 @@ bool is_of_chance(PyObject* f) {
     if (!self || PyType_Check(self)) return false;
     PyObject* bases = Py_TYPE(self)->tp_mro;
     for (Py_ssize_t k = 0; bases && k < PyTuple_GET_SIZE(bases); ++k) {
-        const Ref module = get(PyTuple_GET_ITEM(bases, k), names().__module___);
-        const std::string name = module ? text(module.get()) : "";
+        const std::string name = module_of_class(PyTuple_GET_ITEM(bases, k));
         if (name == "random" || name == "_random" || name.starts_with("numpy.random")) return true;
     }
     return false;

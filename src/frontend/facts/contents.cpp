@@ -65,11 +65,8 @@ Ref normalised(PyObject* o) {
 
 Ref type_id(PyObject* o) {
     PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
-    Ref module = Ref::steal_or_null(PyObject_GetAttr(t, names().__module___));
-    Ref name = Ref::steal_or_null(PyObject_GetAttr(t, names().__qualname___));
-    forget_error();
-    return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
-                                           name ? text(name.get()).c_str() : Py_TYPE(o)->tp_name));
+    return Ref::steal(
+        PyUnicode_FromFormat("%s.%s", module_of_class(t).c_str(), name_of_class(t).c_str()));
 }
 
 bool shows_array(PyObject* o) {

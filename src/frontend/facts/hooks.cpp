@@ -234,10 +234,7 @@ bool is_users_maker(PyObject* value, PyObject* members) {
 
 // Whether a class is of Python's own module of enumerations, whose `_missing_` only raises.
 bool is_own_enum(PyTypeObject* c) {
-    const Ref home =
-        Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(c), "__module__"));
-    if (!home) forget_error();
-    return home && PyUnicode_Check(home.get()) && text(home.get()) == "enum";
+    return module_of_class(reinterpret_cast<PyObject*>(c)) == "enum";
 }
 
 enum class Hooks : uint8_t { none, generated, users };

@@ -35,9 +35,7 @@ bool owner_is_free(PyObject* base, PyObject* o) {
     }
     if (!PyType_Check(base)) return false;
     if (reinterpret_cast<PyObject*>(Py_TYPE(o)) == base) return true;  // a member of its enum class
-    const Ref module = Ref::steal_or_null(PyObject_GetAttr(base, names().__module___));
-    forget_error();
-    return module && module_is_free(text(module.get()));
+    return module_is_free(module_of_class(base));
 }
 
 bool is_upper(const std::string& name) {
@@ -61,11 +59,13 @@ bool is_own_code(PyObject* callable) {
         PyObject* globals = PyFunction_GET_GLOBALS(callable);
         PyObject* home = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
         if (home) module = Ref::borrow(home);
-    } else {
-        const bool names_itself = PyType_Check(callable) || PyCFunction_Check(callable);
-        PyObject* from = names_itself ? callable : reinterpret_cast<PyObject*>(Py_TYPE(callable));
-        module = Ref::steal_or_null(PyObject_GetAttr(from, names().__module___));
+    } else if (PyCFunction_Check(callable)) {
+        module = Ref::steal_or_null(PyObject_GetAttr(callable, names().__module___));
         forget_error();
+    } else {
+        const bool names_itself = PyType_Check(callable);
+        return is_own_module(module_of_class(
+            names_itself ? callable : reinterpret_cast<PyObject*>(Py_TYPE(callable))));
     }
     return module && is_own_module(text(module.get()));
 }
