@@ -535,6 +535,37 @@ def k() -> qd.i32:
 N.clear()
 print(k(), N)
 """,
+    "members_with_a_default_are_asked_once": """
+N = []
+F = qd.field(qd.i32, shape=3)
+F[1] = 7
+@qd.func
+def add(a): return a + 1
+class O:
+    @property
+    def number(self):
+        N.append(1)
+        return len(N)
+    @property
+    def field(self):
+        N.append(2)
+        return F
+    @property
+    def func(self):
+        N.append(3)
+        return add
+    @property
+    def nothing(self):
+        N.append(4)
+        raise AttributeError("nothing")
+o = O()
+@qd.kernel
+def k() -> qd.i32:
+    return (getattr(o, "number", 5) + getattr(o, "field", 1)[1] * 10 + getattr(o, "func", 1)(100)
+            + getattr(o, "nothing", 2000))
+print(k(), N)
+assert N == [1, 2, 3, 4]
+""",
     "containers_that_operators_make_anew": """
 import collections, datetime
 N = []

@@ -141,16 +141,19 @@ Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
     const Ref held = Ref::steal(key);
     if (!otherwise) return member(base, key);
     const Val operands[] = {base, {held}};
-    if (member_may_change(base.get(), key)) {
+    const auto look = [&] {
+        Ref found = Ref::steal_or_null(PyObject_GetAttr(base.get(), key));
+        if (!found && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PyError{};
+        forget_error();
+        return found;
+    };
+    if (member_may_change(base.get(), key)) {  // asked once
         changing_code_runs("reading " + text(key));
+        Ref found = look();
+        return found ? Val{std::move(found)} : *otherwise;
     }
-    const Val has =
-        recorded("hasattr", unit.function_of("builtins", "hasattr"), operands, nullptr, true, [&] {
-            Ref found = Ref::steal_or_null(PyObject_GetAttr(base.get(), key));
-            if (!found && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PyError{};
-            forget_error();
-            return Ref::borrow(found ? Py_True : Py_False);
-        });
+    const Val has = recorded("hasattr", unit.function_of("builtins", "hasattr"), operands, nullptr,
+                             true, [&] { return Ref::borrow(look() ? Py_True : Py_False); });
     return has.get() == Py_True ? member(base, key) : *otherwise;
 }
 
