@@ -19,6 +19,12 @@ bool enabled(const ModuleOptions& options, std::string_view pass) {
     return true;
 }
 
+Value* narrowed(Builder& b, Value* v, Prim p) {
+    Value* n = b.cast(v, p);
+    if (n != v && n->def->op == Op::cast) n->def->flags |= kNoWrap;
+    return n;
+}
+
 bool is_parallel(const Inst& i) {
     const LoopConfig* c = i.op == Op::for_ ? i.loop_config() : nullptr;
     return c && c->parallel && !c->strictly_serial;

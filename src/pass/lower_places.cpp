@@ -1,7 +1,7 @@
 // Places become addresses: bases of fields and arrays, and distances in bytes.
 //
-// Indices are i64 sums: an i32 index is widened, and sums are widened term by term (an index that
-// leaves i32 is out of range anyway), so that neighbouring cells share a base and differ in a
+// Indices are i64 sums: an i32 index is widened, and sums are widened term by term where no sum
+// that wraps is in range (kNoneWraps), so that neighbouring cells share a base and differ in a
 // displacement. Loops count in i64, whose indices need no widening; what else uses them gets a
 // narrowed copy. A field whose components lie apart is accessed component by component.
 //
@@ -12,6 +12,7 @@
 // Keeps: the order of effects.
 // Cost:  O(instructions).
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -27,10 +28,34 @@ using namespace ir;
 // the number of stores in a row.
 constexpr int kLongFill = 64;
 
-struct Index {  // base + constant, in i64; base may be null
-    Value* base;
-    int64_t constant;
+constexpr int kDeepest = 6;  // sums that are looked into
+
+// Both inclusive; cut to kAll.
+struct Range {
+    int64_t low, high;
+
+    static Range only(int64_t n) { return Range{n, n}.in({-kMost, kMost}); }
+    bool within(const Range& r) const { return low >= r.low && high <= r.high; }
+    Range in(const Range& r) const {
+        return {std::clamp(low, r.low, r.high), std::clamp(high, r.low, r.high)};
+    }
+    Range plus(const Range& r, bool minus) const {
+        const Range sum =
+            minus ? Range{low - r.high, high - r.low} : Range{low + r.low, high + r.high};
+        return sum.in({-kMost, kMost});
+    }
+    static constexpr int64_t kMost = int64_t{1} << 61;
 };
+constexpr Range kAll{-Range::kMost, Range::kMost};
+constexpr Range kFits{1 - Range::kMost, Range::kMost - 1};  // what was not cut
+
+// An i32 sum that wraps is another index than the sum in i64. No harm is done where the wrapped one
+// is out of range too: as far as 2^32 - 2^29 from zero it is, along axes of less than 2^29
+// elements. One value of which nothing is known, 2^31 from zero, and the indices of loops that do
+// not run to 2^29, stay within.
+constexpr int64_t kLongLoop = int64_t{1} << 29;
+constexpr Range kShortLoops{-kLongLoop, kLongLoop};
+constexpr Range kNoneWraps{kLongLoop - (int64_t{1} << 32), (int64_t{1} << 32) - kLongLoop};
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
@@ -64,108 +89,149 @@ struct Lowering {
     std::unordered_map<const Value*, const Inst*> apart;  // cells whose components lie apart
 
     // --- indices
+    // Of a value as an index says it: an i64 that equals it, or of an i32 sum one that differs by a
+    // multiple of 2^32 where the sum wraps. `exact` holds the i64; so does `likely`, of loops that
+    // do not run to kLongLoop.
+    struct Index {  // base + constant, in i64; base may be null
+        Value* base;
+        int64_t constant;
+        Range exact, likely;
+    };
+    // An i32 sum as another one, which may wrap, and a constant; no value: that is zero.
+    struct Rest {
+        Value* value;
+        uint32_t constant;
+    };
+
     // What was computed for an index stays known until the next branch or loop.
+    template <class T>
     struct Known {
         uint32_t stretch = 0;
-        Value* value = nullptr;
+        T is{};
     };
-    std::unordered_map<const Value*, Known> sums, widened;
+    template <class T>
+    using KnownOf = std::unordered_map<const Value*, Known<T>>;
+    KnownOf<Value*> widened;
+    KnownOf<Index> sums;
+    KnownOf<Rest> rests;
     uint32_t stretch = 1;
-    std::unordered_map<const Value*, bool> counts;
 
-    template <class Make>
-    Value* known(std::unordered_map<const Value*, Known>& of, const Value* v, Make make) {
-        Known& k = of[v];
+    template <class T, class Make>
+    T known(KnownOf<T>& of, const Value* v, Make make) {
+        Known<T>& k = of[v];
         if (k.stretch != stretch) k = {stretch, make()};
-        return k.value;
+        return k.is;
     }
 
-    // Whether an i64 is arithmetic on what the launch hands to a task: then it is an index of the
-    // loop, and its cast to i32 loses nothing. Any other cast may wrap, which its user can see.
-    bool counts_units(Value* v, int depth = 0) {
-        if (depth > 12) return false;
-        const auto [at, unknown] = counts.try_emplace(v, false);
-        if (!unknown) return at->second;
-        if (!type::is_int(v->type.prim)) return false;
-        bool yes = false;
-        const auto all = [&](const Inst& i, int from, int to) {
-            for (int k = from; k < to; ++k)
-                if (!counts_units(i.operand(k), depth + 1)) return false;
-            return true;
-        };
-        if (const Inst* d = v->def) {
-            const bool narrow = type::bits(v->type.prim) < 64;
-            switch (d->op) {
-                case Op::constant:
-                    yes = int64_t(d->imm) == int32_t(d->imm);
-                    break;
-                case Op::task_value:
-                    yes = true;
-                    break;
-                case Op::cast:
-                    yes = (!narrow || d->flags & kNoWrap) && all(*d, 0, 1);
-                    break;
-                case Op::add:
-                case Op::sub:
-                case Op::mul:
-                case Op::min:
-                case Op::max:
-                case Op::shr:
-                    yes = (!narrow || d->flags & kNoWrap) && all(*d, 0, 2);
-                    break;
-                case Op::lshr:
-                case Op::raw_div:
-                    yes = all(*d, 0, 2);
-                    break;
-                default:
-                    break;
-            }
-        } else if (const Inst* loop = v->owner ? v->owner->owner : nullptr;
-                   loop && loop->op == Op::for_) {
-            const int dims = int(loop->imm), k = int(v->index);
-            yes = k < dims ? all(*loop, 2 * k, 2 * k + 2) : all(*loop, dims + k, dims + k + 1);
+    static Range range_of(Prim p) {
+        if (!type::is_int(p) || type::bits(p) == 64) return kAll;
+        const int bits = type::bits(p);
+        if (!type::is_signed(p)) return {0, (int64_t{1} << bits) - 1};
+        return {-(int64_t{1} << (bits - 1)), (int64_t{1} << (bits - 1)) - 1};
+    }
+
+    Index leaf(Builder& b, Value* v) {
+        const Prim p = v->type.prim;
+        Range exact = range_of(p), likely = exact;
+        const Inst* loop = v->owner ? v->owner->owner : nullptr;
+        if (loop && loop->op == Op::for_ && v->index < loop->imm) {
+            const auto bound = [&](uint32_t k, int64_t unknown) {
+                const Value* x = loop->operand(static_cast<int>(2 * v->index + k));
+                return is_constant(x) ? int_of_bits(x->type.prim, constant_bits(x)) : unknown;
+            };
+            exact = {Range::only(bound(0, exact.low)).low,
+                     Range::only(bound(1, exact.high)).high - 1};
+            likely = exact.in(kShortLoops);
         }
-        counts[v] = yes;
-        return yes;
+        Value* wide = type::bits(p) == 64 ? b.cast(v, Prim::i64)
+                                          : known(widened, v, [&] { return b.cast(v, Prim::i64); });
+        return {wide, 0, exact, likely};
     }
 
-    Index index(Builder& b, Value* v, int depth = 0) {
+    // `fits`: part of an i64 that is known to be that of an i32.
+    Index index(Builder& b, Value* v, int depth = 0, bool fits = false) {
         v = resolve(v);
         const Inst* d = v->def;
         const Prim p = v->type.prim;
-        if (d && d->op == Op::constant) return {nullptr, int_of_bits(p, d->imm)};
-        if (d && depth < 6 && (p == Prim::i32 || p == Prim::i64)) {
-            if (d->op == Op::cast) {
-                Value* from = d->operand(0);
-                const Prim q = from->type.prim;
-                const bool same = q == Prim::i64 && (p == Prim::i64 || d->flags & kNoWrap);
-                if (q == Prim::i32 || same || (q == Prim::i64 && counts_units(from)))
-                    return index(b, from, depth + 1);
-            }
-            if (d->op == Op::add || d->op == Op::sub) {
-                const Index x = index(b, d->operand(0), depth + 1),
-                            y = index(b, d->operand(1), depth + 1);
-                const bool minus = d->op == Op::sub;
-                const int64_t constant =
-                    int64_t(minus ? uint64_t(x.constant) - uint64_t(y.constant)
-                                  : uint64_t(x.constant) + uint64_t(y.constant));
-                if (!y.base) return {x.base, constant};
-                if (!x.base && !minus) return {y.base, constant};
-                Value* sum = known(sums, v, [&] {
-                    Value* base = x.base ? x.base : b.int_const(Prim::i64, 0);
-                    return no_wrap(b, d->op, base, y.base);
-                });
-                return {sum, constant};
-            }
+        if (d && d->op == Op::constant) {
+            const int64_t n = int_of_bits(p, d->imm);
+            return {nullptr, n, Range::only(n), Range::only(n)};
         }
-        if (type::bits(p) == 64) return {b.cast(v, Prim::i64), 0};
-        return {known(widened, v, [&] { return b.cast(v, Prim::i64); }), 0};
+        if (!d || depth > kDeepest || (p != Prim::i32 && p != Prim::i64)) return leaf(b, v);
+        if (d->op == Op::cast) {
+            Value* from = d->operand(0);
+            const Prim q = from->type.prim;
+            if (q == p) return index(b, from, depth + 1, fits);
+            if (p == Prim::i64 && q == Prim::i32) return equal(b, from, depth + 1);
+            if (q != Prim::i64 || !(d->flags & kNoWrap)) return leaf(b, v);
+            Index x = index(b, from, depth + 1, true);
+            x.exact = x.exact.in(range_of(p));
+            x.likely = x.exact.in(kShortLoops);
+            return x;
+        }
+        if (d->op != Op::add && d->op != Op::sub) return leaf(b, v);
+        return known(sums, v, [&] { return sum(b, v, depth, fits); });
     }
 
-    static Value* value(Builder& b, Index i) {
+    Index sum(Builder& b, Value* v, int depth, bool fits) {
+        const Inst& d = *v->def;
+        const bool minus = d.op == Op::sub, may_wrap = v->type.prim == Prim::i32;
+        const Index x = index(b, d.operand(0), depth + 1, fits),
+                    y = index(b, d.operand(1), depth + 1, fits);
+        Index sum{x.base, 0, x.exact.plus(y.exact, minus), x.likely.plus(y.likely, minus)};
+        if (may_wrap && !sum.likely.within(kNoneWraps)) return wrapped(b, v);
+        sum.constant = int64_t(minus ? uint64_t(x.constant) - uint64_t(y.constant)
+                                     : uint64_t(x.constant) + uint64_t(y.constant));
+        if (!y.base) return sum;
+        if (!x.base && !minus) return sum.base = y.base, sum;
+        Value* base = x.base ? x.base : b.int_const(Prim::i64, 0);
+        sum.base = may_wrap || fits ? no_wrap(b, d.op, base, y.base) : b.op(d.op, {base, y.base});
+        return sum;
+    }
+
+    Rest without_constants(Builder& b, Value* v, int depth = 0) {
+        v = resolve(v);
+        const Inst* d = v->def;
+        if (d && d->op == Op::constant) return {nullptr, uint32_t(d->imm)};
+        if (!d || depth > kDeepest || (d->op != Op::add && d->op != Op::sub)) return {v, 0};
+        return known(rests, v, [&]() -> Rest {
+            const Rest x = without_constants(b, d->operand(0), depth + 1),
+                       y = without_constants(b, d->operand(1), depth + 1);
+            const bool minus = d->op == Op::sub;
+            const uint32_t constant = minus ? x.constant - y.constant : x.constant + y.constant;
+            if (x.value == d->operand(0) && y.value == d->operand(1)) return {v, 0};
+            if (!y.value) return {x.value, constant};
+            if (!x.value && !minus) return {y.value, constant};
+            Value* from = x.value ? x.value : b.int_const(Prim::i32, 0);
+            return {b.op(d->op, {from, y.value}), constant};
+        });
+    }
+
+    // An i32 sum of which nobody knows whether it wraps; neighbours differ in a constant all the
+    // same.
+    Index wrapped(Builder& b, Value* v) {
+        const auto [value, bits] = without_constants(b, v);
+        const Range constant = Range::only(int32_t(bits));
+        if (!value || !constant.within(kShortLoops)) return leaf(b, v);
+        Index sum = leaf(b, value);
+        sum.constant = constant.low;
+        sum.exact = sum.exact.plus(constant, false);
+        sum.likely = sum.likely.plus(constant, false);
+        return sum;
+    }
+
+    // The value itself, of any that wrap too.
+    Index equal(Builder& b, Value* v, int depth = 0) {
+        Index x = index(b, v, depth);
+        return x.exact.within(range_of(v->type.prim)) ? x : leaf(b, resolve(v));
+    }
+
+    static Value* value(Builder& b, const Index& i) {
         if (!i.base) return b.int_const(Prim::i64, i.constant);
-        return i.constant ? no_wrap(b, Op::add, i.base, b.int_const(Prim::i64, i.constant))
-                          : i.base;
+        if (!i.constant) return i.base;
+        Value* constant = b.int_const(Prim::i64, i.constant);
+        return i.exact.within(kFits) ? no_wrap(b, Op::add, i.base, constant)
+                                     : b.op(Op::add, {i.base, constant});
     }
 
     // An operand that is an index becomes an i64.
@@ -174,18 +240,18 @@ struct Lowering {
     void widen_loop(Inst& i) {
         const auto dims = uint32_t(i.imm);
         Builder b = before(i);
-        for (int k = 0; k < int(2 * dims); ++k) widen(b, i, k);
+        for (int k = 0; k < int(2 * dims); ++k)
+            i.operands[k] = value(b, equal(b, i.operand(k)));  // no bound is out of range
         Region& body = i.body();
         if (body.params[0]->type == type::kI64) return;
         Builder inside{&f, &body, body.first, i.loc};
         for (uint32_t k = 0; k < dims; ++k) {
-            Value* narrow = body.params[k];
+            Value* index = body.params[k];
             Value* wide = f.add_param(body, type::kI64);
             body.params.data[k] = wide;
             wide->index = k;
             --body.params.count;
-            narrow->replaced = inside.cast(wide, narrow->type.prim);
-            narrow->replaced->def->flags = kNoWrap;
+            index->replaced = narrowed(inside, wide, index->type.prim);
         }
     }
 
@@ -201,7 +267,7 @@ struct Lowering {
             if (t.div == 1 && t.mod == 0) {
                 constant += x.constant * t.stride;
             } else {
-                x = {part(b, value(b, x), t), 0};
+                x = {part(b, value(b, x), t), 0, kAll, kAll};
             }
             at = displaced(b, at, x.base, t.stride);
         }
@@ -234,15 +300,16 @@ struct Lowering {
         const int64_t size = type.size_bytes();
         Value* at = b.typed(Op::array_base, type, {{array}}, access.grad);
         Value* outer = nullptr;
-        Index last{nullptr, 0};
+        Index last{};
         for (int level = 0; level < ndim; ++level) {
             const int axis = access.layout ? int(access.layout >> (4 * level) & 15) : level;
-            Index x = index(b, i.operand(1 + axis));
+            Value* given = i.operand(1 + axis);
+            Index x = access.clamp ? equal(b, given) : index(b, given);
             if (access.clamp) {
                 Value* one = b.int_const(Prim::i64, 1);
                 Value* top = no_wrap(b, Op::sub, extent(b, array, axis), one);
                 Value* low = b.op(Op::min, {value(b, x), top});
-                x = {b.op(Op::max, {low, b.int_const(Prim::i64, 0)}), 0};
+                x = {b.op(Op::max, {low, b.int_const(Prim::i64, 0)}), 0, kAll, kAll};
             }
             if (outer) outer = no_wrap(b, Op::mul, outer, extent(b, array, axis));
             if (level + 1 == ndim)
@@ -375,9 +442,7 @@ struct Lowering {
             case Op::comp_place:
                 return become(i, chosen_component(b, i));
             case Op::array_shape: {
-                Value* v = b.cast(extent(b, i.operand(0), int(i.imm)), Prim::i32);
-                v->def->flags = kNoWrap;
-                return become(i, v);
+                return become(i, narrowed(b, extent(b, i.operand(0), int(i.imm)), Prim::i32));
             }
             case Op::store:
                 if (fill(i)) return;
@@ -405,8 +470,16 @@ struct Lowering {
 }  // namespace
 
 bool lower_places(Session&, Function& f) {
-    Lowering l{.f = f, .apart = {}, .sums = {}, .widened = {}, .counts = {}};
+    // LLVM need not know it of what tasks count: it joins tests of two of their indices, which made
+    // a stencil's branches dearer.
+    std::vector<Inst*> counted;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op == Op::cast && i.flags & kNoWrap && i.result()->type.prim == Prim::i32)
+            counted.push_back(&i);
+    });
+    Lowering l{.f = f, .apart = {}, .widened = {}, .sums = {}, .rests = {}};
     l.region(*f.body);
+    for (Inst* i : counted) i->flags &= uint8_t(~kNoWrap);
     return true;
 }
 

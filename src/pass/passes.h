@@ -71,6 +71,7 @@ ir::Prim integer_of(ir::Prim p);                           // unsigned, of as ma
 ir::Inst* splice_before(ir::Region& from, ir::Inst& at);
 void adopt(ir::Region& r, ir::Function& f);  // sets Region::function in the tree
 uint32_t count_instructions(const ir::Function& f);
+ir::Value* narrowed(ir::Builder& b, ir::Value* v, ir::Prim p);  // a cast that loses nothing
 // A serial loop over [low, high) without a body yet, carrying these along.
 ir::Inst* new_for(ir::Builder& b, ir::Value* low, ir::Value* high,
                   std::span<ir::Value* const> carried = {});

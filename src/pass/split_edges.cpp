@@ -336,8 +336,8 @@ struct Splitter {
         Value *low = wide(b, begin), *high = wide(b, end), *last = high;
         for (const Guard& g : guards) narrow(b, g, low, high);
         Value* enough = b.op(Op::ge, {b.op(Op::sub, {high, low}), wide(b, kFewest)});
-        low = b.cast(b.op(Op::select, {enough, low, last}), Prim::i32);
-        high = b.cast(b.op(Op::select, {enough, high, last}), Prim::i32);
+        low = narrowed(b, b.op(Op::select, {enough, low, last}), Prim::i32);
+        high = narrowed(b, b.op(Op::select, {enough, high, last}), Prim::i32);
 
         std::vector<Value*> initial;
         for (int k = 0; k < loop.result_count; ++k) initial.push_back(loop.operand(2 + k));

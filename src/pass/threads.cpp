@@ -74,7 +74,7 @@ struct Threads {
                 if (few) no_wrap(before_it), no_wrap(own);
                 number = outer;
             }
-            out[d] = b.cast(b.op(Op::add, {begin[d], b.cast(own, Prim::i64)}), index);
+            out[d] = narrowed(b, b.op(Op::add, {begin[d], b.cast(own, Prim::i64)}), index);
         }
         return out;
     }
@@ -215,7 +215,7 @@ struct Threads {
         Value* band = full.op(Op::raw_div, {number, width});
         Value* before_it = no_wrap(full.op(Op::mul, {band, width}));
         Value* column = full.cast(no_wrap(full.op(Op::sub, {number, before_it})), Prim::i64);
-        Value* last = full.cast(full.op(Op::add, {begin.back(), column}), index);
+        Value* last = narrowed(full, full.op(Op::add, {begin.back(), column}), index);
         Value* top = full.op(Op::mul, {full.cast(band, Prim::i64), constant(full, iterations)});
         straight(*choice->regions[0], copies, [&](Builder& in, int64_t k) {
             Value* row = in.op(Op::add, {top, constant(in, k)});

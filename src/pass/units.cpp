@@ -48,7 +48,7 @@ struct Units {
     // The innermost loop over [low, high), both i64, at b.
     void innermost(Builder& b, Value* low, Value* high, const std::vector<Value*>& outer) {
         if (accumulators.empty() || accumulators[0].lanes == 1) {
-            Inst* inner = new_for(b, b.cast(low, index), b.cast(high, index));
+            Inst* inner = new_for(b, narrowed(b, low, index), narrowed(b, high, index));
             new_config(*inner).units = true;
             take_body(*inner, loop.body(), outer);
             accumulate(accumulators, nullptr);
@@ -145,7 +145,7 @@ struct Units {
         std::vector<Value*> all = outer;
         Value* lane = f.add_param(body, type::kI64);
         Builder b{&f, &body, body.first, loop.loc};
-        all.push_back(b.cast(add(b, base, lane), index));
+        all.push_back(narrowed(b, add(b, base, lane), index));
         (void)old_index;
         take_body(lane_loop, body, all);
         accumulators.swap(here);
@@ -196,7 +196,7 @@ struct Units {
         for (int k = 0; k < outer; ++k) {
             Value* x =
                 add(in, begin[static_cast<size_t>(k)], state[static_cast<size_t>(outer - k)]);
-            indices.push_back(in.cast(x, index));
+            indices.push_back(narrowed(in, x, index));
         }
         Value* low = add(in, begin.back(), in.op(Op::mul, {state[0], tile}));
         Value* high = in.op(Op::min, {add(in, low, tile), end_last});
