@@ -203,3 +203,45 @@ def test_vector_types_take_what_their_numbers_can_be(backend):
         with pytest.raises(OverflowError):
             make()
     assert pair(1.9, -(2**31)).to_list() == [1, -(2**31)] and small(255, 0).to_list() == [255, 0]
+
+
+LONG = np.longdouble(1.5)
+LONGS, LONG_ARRAY, LONG_VECTOR = [LONG], np.array([1.5, 2], np.longdouble), qd.Vector([LONG, LONG])
+ITSELF, NESTED = np.empty((), object), np.empty((), object)
+ITSELF[()], NESTED[()] = ITSELF, np.array(3)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["LONG", "LONG * 1", "qd.cast(LONG, qd.f64)", "qd.max(LONG, 1)", "qd.static(LONG)", "LONGS[0]", "LONG_ARRAY[0]",
+     "qd.Vector([LONG, LONG])[1]", "LONG_VECTOR[0]", "np.longdouble(1.5)", "same(LONG)", "same_real(LONG)", "t",
+     "np.array(1.5, np.longdouble)"],
+)  # fmt: skip
+def test_a_long_double_is_a_number(backend, text, tmp_path):
+    """Its item() is one again."""
+    path = tmp_path / "long.py"
+    path.write_text(f"""
+import numpy as np
+import quadrants as qd
+@qd.func
+def same(x): return x
+@qd.real_func
+def same_real(x: qd.f32) -> qd.f32: return x
+@qd.kernel
+def k(t: qd.template()) -> float: return {text}
+""")
+    module = module_at(path)
+    vars(module).update({n: v for n, v in globals().items() if n.startswith("LONG")})
+    assert module.k(LONG) == 1.5
+
+
+@pytest.mark.parametrize("array", ["ITSELF", "NESTED"])
+def test_an_array_in_an_array_is_no_number(backend, array):
+    held = globals()[array]
+
+    @qd.kernel
+    def k() -> qd.f32:
+        return held
+
+    with pytest.raises(qd.QuadrantsTypeError, match="Invalid constant scalar data type"):
+        k()

@@ -272,16 +272,26 @@ Ref empty_matrix(const char* function) {
     return Ref::steal(PyObject_CallMethod(module.get(), function, "[]"));
 }
 
+static bool is_array(PyObject* o) {
+    return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0;
+}
+
+// Its item() is Python's number, but for a longdouble, which is its own, and for what arrays of
+// objects hold: another array, or themselves.
+static Ref item_of(PyObject* o) {
+    Ref item = Ref::steal(PyObject_CallMethod(o, "item", nullptr));
+    if (is_numpy_scalar(item.get())) return Ref::steal(PyNumber_Float(item.get()));
+    return is_array(item.get()) ? Ref{} : std::move(item);
+}
+
 Ref numpy_item(PyObject* o) {
-    if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
-    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0) {
-        const Ref ndim = Ref::steal(PyObject_GetAttrString(o, "ndim"));
-        if (PyLong_AsLong(ndim.get()) != 0)
-            raise(Kind::type,
-                  "Only 0-dimensional numpy array can be used to initialize a scalar expression");
-        return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
-    }
-    return {};
+    if (is_numpy_scalar(o)) return item_of(o);
+    if (!is_array(o)) return {};
+    const Ref ndim = Ref::steal(PyObject_GetAttrString(o, "ndim"));
+    if (PyLong_AsLong(ndim.get()) != 0)
+        raise(Kind::type,
+              "Only 0-dimensional numpy array can be used to initialize a scalar expression");
+    return item_of(o);
 }
 
 bool is_number(PyObject* o) { return PyLong_Check(o) || PyFloat_Check(o) || is_numpy_scalar(o); }

@@ -580,7 +580,7 @@ Value* array_extent(PyObject* array, int axis) {
 // An element of a host matrix counts as the number it holds, not by its width.
 Ref python_number(Ref element) {
     if (!is_numpy_scalar(element.get())) return element;
-    return Ref::steal(PyObject_CallMethod(element.get(), "item", nullptr));
+    return numpy_item(element.get());
 }
 
 Ref captured_number(const Ref& number) {
