@@ -200,6 +200,8 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
 
 // Says in the Python exception that is set that arguments of this kernel were being bound.
 void prefix_binding_error(PyObject* definition);
+// Throws PyError where it cannot be hashed, as the argument of a template parameter must.
+void check_template_hash(PyObject* value);
 
 // What code of the user answered while one specialisation is looked for or made. Guards of several
 // recipes and the walk over the body ask the same questions in turn: each is asked once, so that a

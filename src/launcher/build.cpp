@@ -117,6 +117,12 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
         if (p.kind != Parameter::Kind::template_ || args[n] == Py_None ||
             PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || data::is_field(args[n]))
             continue;
+        try {
+            frontend::check_template_hash(args[n]);
+        } catch (const cpython::PyError&) {
+            frontend::prefix_binding_error(k.definition);
+            return false;
+        }
         if (!check) {
             const Ref module =
                 Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._data.arguments"));

@@ -139,6 +139,11 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     if (!fn) return {};
     write_code(w, PyFunction_GetCode(fn.get()));
     w.text(*k.signature);
+    for (const char* option : {"is_pure", "graph", "checkpoints"}) {  // what it may do is checked
+        const Ref given = Ref::steal_or_null(PyObject_GetAttrString(k.definition, option));
+        if (!given) cpython::forget_error();
+        w.number(uint8_t(given && PyObject_IsTrue(given.get()) == 1));
+    }
     if (k.derivative) w.number(k.derivative);
     write_captured(w, fn.get(), args);
     for (size_t n = 0; n < args.size(); ++n) {

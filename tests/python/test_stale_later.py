@@ -566,6 +566,62 @@ def k() -> qd.i32:
 print(k(), N)
 assert N == [1, 2, 3, 4]
 """,
+    "classes_of_one_name_and_other_bases": """
+class C((list, dict, set, tuple)[V % 4]): pass
+c, d = C(), C()
+@qd.kernel
+def k() -> qd.i32:
+    n = 0
+    if qd.static(c): n += 10
+    return n
+@qd.kernel
+def t(o: qd.template()) -> qd.i32: return 3
+def tried(f, *a):
+    try: return f(*a)
+    except Exception as e: return type(e).__name__
+print(tried(k), tried(t, d))
+""",
+    "template_arguments_that_cannot_be_hashed": """
+import collections
+Cfg = collections.namedtuple("Cfg", "n sizes")
+class Plain:
+    n = 5
+    if V: __eq__ = lambda self, o: True
+@qd.kernel
+def k(o: qd.template()) -> qd.i32: return o.n
+def tried(o):
+    try: return k(o)
+    except TypeError as e: return "unhashable" in str(e)
+print([tried(x) for x in (Cfg(3, [1, 2]), Cfg(3, (1, 2)), Cfg(3, [1, 2]), Cfg(4, [1]), Cfg(3, [5]), Plain())])
+""",
+    "options_of_a_kernel_by_value": """
+n = 4
+def make(**options):
+    @qd.kernel(**options)
+    def k() -> qd.i32: return n + 1
+    return k
+@qd.kernel(graph=V == 0)
+def loops(c: qd.types.ndarray(qd.i32, ndim=0), x: qd.types.ndarray(qd.i32, ndim=1)):
+    while qd.graph_do_while(c):
+        for i in x:
+            x[i] += 1
+        for i in range(1):
+            c[None] -= 1
+@qd.kernel(graph=True, checkpoints=V == 0)
+def stops(c: qd.types.ndarray(qd.i32, ndim=0), x: qd.types.ndarray(qd.i32, ndim=1)):
+    with qd.checkpoint(1, c):
+        for i in x:
+            x[i] += 1
+def tried(f, *a):
+    try: return f(*a)
+    except qd.QuadrantsCompilationError as e: return type(e).__name__
+    except qd.QuadrantsSyntaxError as e: return type(e).__name__
+c, x = qd.ndarray(qd.i32, ()), qd.ndarray(qd.i32, 4)
+c.fill(2)
+print(tried(make()), tried(make(fastcache=V == 1)), tried(make(pure=True)), tried(loops, c, x), x.to_numpy(), end=" ")
+c.fill(0)
+print(tried(stops, c, x), x.to_numpy())
+""",
     "containers_that_operators_make_anew": """
 import collections, datetime
 N = []

@@ -439,8 +439,7 @@ static bool holds_ndarray(PyObject* value) {
     return false;
 }
 
-// What a kernel's template parameter refuses, and such a member of a dataclass.
-static void check_template(PyObject* value) {
+void check_template_hash(PyObject* value) {
     const bool hashes = Py_TYPE(value)->tp_hash != PyObject_HashNotImplemented;
     const bool by_identity = _PyType_Lookup(Py_TYPE(value), names()._data_oriented_);
     if (((!hashes && !by_identity) || PyTuple_Check(value)) && PyObject_Hash(value) == -1) {
@@ -455,6 +454,11 @@ static void check_template(PyObject* value) {
                      problem);
         throw PyError{};
     }
+}
+
+// What a kernel's template parameter refuses, and such a member of a dataclass.
+static void check_template(PyObject* value, bool is_member) {
+    if (is_member) check_template_hash(value);  // of arguments the launcher asks
     if (holds_ndarray(value))
         raise(Kind::runtime_type,
               "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "
@@ -552,7 +556,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     if (low.kernel->options.raise_on_templated_floats && prov->parent)
         arguments_rule("check_template_member", shown_name(name).get(), item.get());
     // Templates, and members whose annotation says nothing.
-    if (at_launch && is_template(annotation)) check_template(item.get());
+    if (at_launch && is_template(annotation)) check_template(item.get(), prov->parent);
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
         if (prov->parent && prov->parent->at_launch && !(prov->facts & ~kNotWhole))

@@ -65,8 +65,12 @@ Ref normalised(PyObject* o) {
 
 Ref type_id(PyObject* o) {
     PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
-    return Ref::steal(
-        PyUnicode_FromFormat("%s.%s", module_of_class(t).c_str(), name_of_class(t).c_str()));
+    const PyTypeObject* of = Py_TYPE(o);
+    while (of->tp_flags & Py_TPFLAGS_HEAPTYPE && of->tp_base) of = of->tp_base;
+    const bool plain = of == Py_TYPE(o) || of == &PyBaseObject_Type;
+    return Ref::steal(PyUnicode_FromFormat("%s.%s%s%s", module_of_class(t).c_str(),
+                                           name_of_class(t).c_str(), plain ? "" : " of ",
+                                           plain ? "" : of->tp_name));
 }
 
 bool shows_array(PyObject* o) {

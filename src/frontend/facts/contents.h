@@ -14,8 +14,9 @@ constexpr size_t kMostContents = 8192;  // bytes of text that are kept as they a
 
 bool has_type_named(PyObject* o, const char* name);
 bool is_dtype(PyObject* o);
-bool shows_array(PyObject* o);      // whether its text holds an array's of NumPy
-cpython::Ref type_id(PyObject* o);  // module and name of its class
+bool shows_array(PyObject* o);  // whether its text holds an array's of NumPy
+// Module and name of its class, and the built-in class that it is derived from.
+cpython::Ref type_id(PyObject* o);
 
 // A constant as a plain Python value that another process can read back and compare. A member of an
 // enumeration is named with its class, since members of others may have its value, and by what it
