@@ -57,6 +57,18 @@ uint64_t identity(Op op, Prim p) {
     return 0;
 }
 
+// Whether it is known to have one iteration at most.
+bool runs_once(const Inst& loop) {
+    for (int k = 0; k < int(2 * loop.imm); k += 2) {
+        const Value *begin = loop.operand(k), *end = loop.operand(k + 1);
+        if (!is_constant(begin) || !is_constant(end)) return false;
+        const int64_t low = int_of_bits(begin->type.prim, constant_bits(begin));
+        const int64_t high = int_of_bits(end->type.prim, constant_bits(end));
+        if (low < high && low + 1 != high) return false;
+    }
+    return true;
+}
+
 // The integer that holds the bits of p.
 Prim bits_of(Prim p) { return type::is_float(p) ? integer_of(p) : p; }
 
@@ -328,6 +340,7 @@ struct Reducer {
         // Where threads meet each runs one iteration, as who wrote them expects.
         // Nor are there chunks of many iterations where one may wait for another.
         if (calls || waits_for_others(loop) || summary_of(s, loop).meets) return;
+        if (!s.m.options.fast_math && runs_once(loop)) return;  // in the written order
         walk(loop.body(), [&](Inst& i) {
             for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;
         });

@@ -106,3 +106,30 @@ def test_scatter_on_any_number_of_threads(tmp_path, threads):
     program = tmp_path / "scatter.py"
     program.write_text(SCATTER)
     subprocess.run([sys.executable, program, threads], check=True)
+
+
+def test_one_iteration_adds_in_the_written_order(backend):
+    """With fast_math=False; sums of several iterations have an order of their own."""
+    qd.init(arch=backend, fast_math=False, log_level="error")
+
+    @qd.kernel
+    def once(c: qd.f32, n: qd.i32, o: qd.types.ndarray(qd.f32, ndim=1)):
+        for _ in range(1):
+            o[0] += c
+            o[0] += c * 3
+            o[0] -= c
+            for _ in range(n):
+                o[1] += c
+        for i, j in qd.ndrange(1, (3, 4)):
+            o[2] += c
+            o[2] += c * 3
+
+    c, n = np.float32(0.7654321), 100
+    for start in (-90.123, 1e4, 0.1):
+        o = np.full(3, start, np.float32)
+        expected = o.copy()
+        once(c, n, o)
+        for k, terms in enumerate([(c, c * 3, -c), [c] * n, (c, c * 3)]):
+            for term in terms:
+                expected[k] = expected[k] + np.float32(term)
+        assert o.tolist() == expected.tolist()
