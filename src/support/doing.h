@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -15,7 +16,8 @@ struct Doing {
     char stage[48] = "", of[80] = "";
 };
 inline thread_local Doing doing;
-inline void (*on_stage)(std::string_view stage) = nullptr;  // for tests: it may fail there
+// For tests, which set it beside threads that compile: it may fail there.
+inline std::atomic<void (*)(std::string_view stage)> on_stage = nullptr;
 
 // Who asked for the work on this thread sets it to non-zero when nobody wants that any more; null:
 // nobody will. What is thrown then passes through LLVM's frames, which leak.
@@ -70,7 +72,7 @@ inline void begin_stage(std::string_view stage, std::string_view of = {}, bool i
     const auto copy = [](auto& to, std::string_view from) { to[from.copy(to, sizeof to - 1)] = 0; };
     copy(doing.stage, stage);
     copy(doing.of, of);
-    if (on_stage) on_stage(stage);
+    if (const auto call = on_stage.load(std::memory_order_relaxed)) call(stage);
     end_if_unwanted();
 }
 
