@@ -98,7 +98,7 @@ void enclose_serial_loops(Module& m) {
                     i);
             drew = true;
             Builder in{&f, &around->body(), nullptr, i.loc};
-            const int64_t number = int_of_bits(Prim::i64, constant_bits(seed->operand(0)));
+            const int64_t number = constant_int(seed->operand(0));
             in.op(Op::seed, {in.int_const(Prim::i64, number)}, seed->imm);
         }
         i.remove();
@@ -200,8 +200,6 @@ void check_inner_loops(Region& kernel) {
 
 namespace {
 
-int64_t number(const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); }
-
 // An index as what it is computed from: constant +- param of a loop, or something else.
 struct Index {
     bool depends = false;  // on the loop's index
@@ -229,10 +227,10 @@ Index index_of(const Value* v, const Value* param) {
         const Inst* d = v->def;
         const bool sum = d && (d->op == Op::add || d->op == Op::sub);
         if (sum && is_constant(d->operand(1))) {
-            const int64_t c = number(d->operand(1));
+            const int64_t c = constant_int(d->operand(1));
             x.constant += x.sign * (d->op == Op::add ? c : -c);
         } else if (sum && d->op == Op::sub && is_constant(d->operand(0))) {
-            x.constant += x.sign * number(d->operand(0));
+            x.constant += x.sign * constant_int(d->operand(0));
             x.sign = -x.sign;
             v = d->operand(1);
             continue;
@@ -276,7 +274,8 @@ int64_t trips_of(const Inst& loop, int dimension = 0) {
     const Value *begin = loop.operand(2 * dimension), *end = loop.operand(2 * dimension + 1);
     if (!is_constant(begin) || !is_constant(end)) return INT64_MAX;
     int64_t trips;
-    return __builtin_sub_overflow(number(end), number(begin), &trips) ? INT64_MAX : trips;
+    return __builtin_sub_overflow(constant_int(end), constant_int(begin), &trips) ? INT64_MAX
+                                                                                  : trips;
 }
 
 // Whether iterations meet in what one loads and another stores. Of arrays and of additions that
@@ -335,14 +334,14 @@ Term term_of(const Value* v, const Inst& loop) {
         const Value* x = sum ? component_of(d->operand(0), c) : nullptr;
         const Value* y = sum ? component_of(d->operand(1), c) : nullptr;
         if (is_constant(v)) {
-            t.constant += t.sign * number(v);
+            t.constant += t.sign * constant_int(v);
             t.is_known = true;
             return t;
         } else if (sum && is_constant(y)) {
-            t.constant += t.sign * (d->op == Op::add ? 1 : -1) * number(y);
+            t.constant += t.sign * (d->op == Op::add ? 1 : -1) * constant_int(y);
             v = x;
         } else if (sum && is_constant(x)) {
-            t.constant += t.sign * number(x);
+            t.constant += t.sign * constant_int(x);
             if (d->op == Op::sub) t.sign = -t.sign;
             v = y;
         } else if (d && d->op == Op::extract) {
@@ -379,7 +378,8 @@ struct Meeting {
 
 bool has_iteration(const Inst& loop, int dimension, int64_t at) {
     const Value *begin = loop.operand(2 * dimension), *end = loop.operand(2 * dimension + 1);
-    return is_constant(begin) && is_constant(end) && number(begin) <= at && at < number(end);
+    return is_constant(begin) && is_constant(end) && constant_int(begin) <= at &&
+           at < constant_int(end);
 }
 
 // Of loops of several dimensions: whether it is certain that iterations meet, and in serial loops
@@ -395,7 +395,8 @@ bool certainly_crosses(const Access& loaded, const Access& stored, const Inst& l
         return d->op == Op::comp_place ? resolve(d->operand(1)) : nullptr;
     };
     const Value *one = component(loaded), *other = component(stored);
-    if (one && other && (!is_constant(one) || !is_constant(other) || number(one) != number(other)))
+    if (one && other &&
+        (!is_constant(one) || !is_constant(other) || constant_int(one) != constant_int(other)))
         return false;
     std::vector<Meeting> meetings(dimensions(loop));
     const auto of_loop = [&](const Term& t) {

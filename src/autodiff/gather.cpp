@@ -67,12 +67,12 @@ struct Gatherer {
                 v = d->operand(0);
             } else if ((d->op == Op::add || d->op == Op::sub) && is_constant(d->operand(1))) {
                 const Value* c = d->operand(1);
-                const int64_t by = int_of_bits(c->type.prim, constant_bits(c));
+                const int64_t by = constant_int(c);
                 constant += d->op == Op::add ? by : -by;
                 v = d->operand(0);
             } else if (d->op == Op::add && is_constant(d->operand(0))) {
                 const Value* c = d->operand(0);
-                constant += int_of_bits(c->type.prim, constant_bits(c));
+                constant += constant_int(c);
                 v = d->operand(1);
             } else {
                 return false;

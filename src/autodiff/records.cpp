@@ -323,10 +323,7 @@ bool Records::can_repeat(Inst& loop) const {
         for (int k = 0; k < static_cast<int>(2 * loop.imm) && trips <= kShort; k += 2) {
             const Value *low = loop.operand(k), *high = loop.operand(k + 1);
             const bool known = is_constant(low) && is_constant(high);
-            const Prim p = low->type.prim;
-            trips = known ? trips * (int_of_bits(p, constant_bits(high)) -
-                                     int_of_bits(p, constant_bits(low)))
-                          : kShort + 1;
+            trips = known ? trips * (constant_int(high) - constant_int(low)) : kShort + 1;
         }
         if (trips <= kShort) return false;
     }

@@ -49,7 +49,7 @@ struct Kernel {
         const Value* k = d.op == Op::comp_place ? d.operand(1) : nullptr;
         const bool known = k && is_constant(k) && d.operand(0)->def->op != Op::comp_place;
         const uint64_t memory = storage.memory_class(place);
-        return {memory, known ? number(k) : -1, root->type.prim, memory % 4 == 2,
+        return {memory, known ? constant_int(k) : -1, root->type.prim, memory % 4 == 2,
                 storage.has(place)};
     }
 
@@ -114,9 +114,9 @@ struct Kernel {
             axes |= uint64_t{1} << k;
             const Value* begin = task.operand(static_cast<int>(2 * k));
             const Value* end = task.operand(static_cast<int>(2 * k + 1));
-            if (!is_constant(begin) || number(begin) > low) return false;
+            if (!is_constant(begin) || constant_int(begin) > low) return false;
             if (of_field) {
-                if (!is_constant(end) || number(end) < high) return false;
+                if (!is_constant(end) || constant_int(end) < high) return false;
             } else if (!end->def || end->def->op != Op::array_shape ||
                        end->def->imm != uint64_t(axis) || end->def->operand(0) != d.operand(0)) {
                 return false;
@@ -126,7 +126,6 @@ struct Kernel {
             if (!(axes >> k & 1) && !runs(task, static_cast<int>(k))) return false;
         return true;
     }
-    static int64_t number(const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); }
     // Whether integers from low to below high stay what they are in that type.
     static bool holds(Prim p, int64_t low, int64_t high) {
         if (!type::is_int(p)) return false;
@@ -137,7 +136,7 @@ struct Kernel {
     // Whether a dimension of a task is known to have some iterations.
     static bool runs(const Inst& task, int dimension) {
         const Value *begin = task.operand(2 * dimension), *end = task.operand(2 * dimension + 1);
-        return is_constant(begin) && is_constant(end) && number(begin) < number(end);
+        return is_constant(begin) && is_constant(end) && constant_int(begin) < constant_int(end);
     }
 
     // What a task's bounds are computed from: loads in front of it, each of which happens once and

@@ -225,6 +225,8 @@ int64_t int_of_bits(Prim p, uint64_t bits) {
     return static_cast<int64_t>(bits << shift >> shift);
 }
 
+int64_t constant_int(const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); }
+
 namespace {
 
 // Truncates to `width` bits; what does not fit, NaN too, is the smallest integer, as on x86. The

@@ -529,6 +529,7 @@ uint64_t constant_bits(const Value* v);
 uint64_t bits_of_double(Prim p, double v);  // rounds to p (f16 too), or converts to the integer
 double double_of_bits(Prim p, uint64_t bits);
 int64_t int_of_bits(Prim p, uint64_t bits);  // sign- or zero-extended
+int64_t constant_int(const Value* v);
 
 // --- whole-module services (each in its own .cpp) -------------------------------------------
 void complete(Module& m);  // appends functions reached by calls and fields they use, if missing

@@ -112,7 +112,7 @@ struct Checker {
     }
     void component(Inst& i, Type t, Value* index) {
         if (is_constant(index)) {
-            const int64_t k = int_of_bits(index->type.prim, constant_bits(index));
+            const int64_t k = constant_int(index);
             if (k >= 0 && k < t.count()) return;
         }
         Builder b = before(i);

@@ -137,7 +137,7 @@ struct Lowering {
         if (loop && loop->op == Op::for_ && v->index < loop->imm) {
             const auto bound = [&](uint32_t k, int64_t unknown) {
                 const Value* x = loop->operand(static_cast<int>(2 * v->index + k));
-                return is_constant(x) ? int_of_bits(x->type.prim, constant_bits(x)) : unknown;
+                return is_constant(x) ? constant_int(x) : unknown;
             };
             exact = {Range::only(bound(0, exact.low)).low,
                      Range::only(bound(1, exact.high)).high - 1};

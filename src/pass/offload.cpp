@@ -274,7 +274,7 @@ struct Cutter {
         if (v->def && is_signed && (v->def->op == Op::add || v->def->op == Op::sub) &&
             is_constant(v->def->operand(1))) {
             const Value* c = v->def->operand(1);
-            const int64_t by = int_of_bits(c->type.prim, constant_bits(c));
+            const int64_t by = constant_int(c);
             if (by <= -INT32_MAX || by >= INT32_MAX) return false;
             bound.sum_bytes = bytes_of(v);
             bound.addend = static_cast<int32_t>(v->def->op == Op::add ? by : -by);
@@ -301,7 +301,7 @@ struct Cutter {
             if (is_constant(v)) {
                 bound = {.kind = abi::BoundKind::constant,
                          .bytes = bytes_of(v),
-                         .value = int_of_bits(v->type.prim, constant_bits(v))};
+                         .value = constant_int(v)};
             } else if (!from_arguments(v, bound)) {
                 bound = {.kind = abi::BoundKind::temp, .bytes = bytes_of(v), .value = temp_of(v)};
             }

@@ -44,7 +44,7 @@ std::optional<int64_t> offset_from(const Value* v, const Value* index) {
         return offset_from(d.operand(0), index);
     if ((d.op != Op::add && d.op != Op::sub) || d.operand(0) != index || !is_constant(d.operand(1)))
         return {};
-    const int64_t k = int_of_bits(v->type.prim, constant_bits(d.operand(1)));
+    const int64_t k = constant_int(d.operand(1));
     return d.op == Op::add ? k : -k;
 }
 

@@ -62,8 +62,7 @@ struct Promoter {
                 const auto n = static_cast<size_t>(t.slot);
                 if (k == 0 && i->op == Op::comp_place) {
                     const Value* at = i->operand(1);
-                    const int64_t c =
-                        is_constant(at) ? int_of_bits(at->type.prim, constant_bits(at)) : -1;
+                    const int64_t c = is_constant(at) ? constant_int(at) : -1;
                     if (t.component >= 0 || c < 0 || c >= slots[n]->results[0].type.count()) {
                         good[n] = false;
                     } else {

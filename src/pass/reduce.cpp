@@ -62,8 +62,8 @@ bool runs_once(const Inst& loop) {
     for (int k = 0; k < int(2 * loop.imm); k += 2) {
         const Value *begin = loop.operand(k), *end = loop.operand(k + 1);
         if (!is_constant(begin) || !is_constant(end)) return false;
-        const int64_t low = int_of_bits(begin->type.prim, constant_bits(begin));
-        const int64_t high = int_of_bits(end->type.prim, constant_bits(end));
+        const int64_t low = constant_int(begin);
+        const int64_t high = constant_int(end);
         if (low < high && low + 1 != high) return false;
     }
     return true;
@@ -119,9 +119,7 @@ struct Reducer {
         if (x.ref != y.ref || x.imm != y.imm || x.operand_count != y.operand_count) return false;
         if (array && (x.operand(0) != y.operand(0) || ArrayAccess::unpack(x.imm).clamp))
             return false;
-        const auto number = [](const Value* v) {
-            return int_of_bits(v->type.prim, constant_bits(v));
-        };
+        const auto number = [](const Value* v) { return constant_int(v); };
         for (int k = array ? 1 : 0; k < x.operand_count; ++k) {
             const Value *i = x.operand(k), *j = y.operand(k);
             if (is_constant(i) && is_constant(j) && number(i) != number(j)) return true;

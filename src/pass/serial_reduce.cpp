@@ -103,11 +103,7 @@ struct Blocks {
             (loop.loop_config()->parallel || loop.loop_config()->strictly_serial))
             return false;
         if (is_constant(loop.operand(0)) && is_constant(loop.operand(1))) {
-            const Prim p = loop.operand(0)->type.prim;
-            if (int_of_bits(p, constant_bits(loop.operand(1))) -
-                    int_of_bits(p, constant_bits(loop.operand(0))) <
-                32)
-                return false;
+            if (constant_int(loop.operand(1)) - constant_int(loop.operand(0)) < 32) return false;
         }
         if (!is_plain(loop.body(), kCopyLimit, Plain::adds)) return false;
 

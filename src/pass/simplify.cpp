@@ -222,15 +222,14 @@ struct Simplifier {
                 break;
             case Op::extract_dyn:
                 if (is_constant(y())) {
-                    const int64_t k = int_of_bits(y()->type.prim, constant_bits(y()));
+                    const int64_t k = constant_int(y());
                     if (k >= 0 && k < x()->type.count())
                         return b.op(Op::extract, {x()}, static_cast<uint64_t>(k));
                 }
                 break;
             case Op::insert_dyn:
                 if (is_constant(i.operand(2))) {
-                    const int64_t k =
-                        int_of_bits(i.operand(2)->type.prim, constant_bits(i.operand(2)));
+                    const int64_t k = constant_int(i.operand(2));
                     if (k >= 0 && k < t.count())
                         return b.op(Op::insert, {x(), y()}, static_cast<uint64_t>(k));
                 }
@@ -345,8 +344,7 @@ struct Simplifier {
                 const Value *low = i.operand(2 * k), *high = i.operand(2 * k + 1);
                 if (low == high) never = true;
                 if (!is_constant(low) || !is_constant(high)) continue;
-                const Prim p = low->type.prim;
-                never |= int_of_bits(p, constant_bits(low)) >= int_of_bits(p, constant_bits(high));
+                never |= constant_int(low) >= constant_int(high);
             }
             if (never) {
                 for (int k = 0; k < i.result_count; ++k)

@@ -67,7 +67,6 @@ struct Splitter {
     std::vector<Guard> guards = {};
 
     bool inside(const Value* v) const { return is_inside(v, loop); }
-    static int64_t value_of(const Value* v) { return int_of_bits(Prim::i32, constant_bits(v)); }
     bool constant_bounds() const {
         return is_constant(loop.operand(0)) && is_constant(loop.operand(1));
     }
@@ -77,7 +76,7 @@ struct Splitter {
         if (index->type != type::kI32) return false;
         if (const LoopConfig* c = loop.loop_config(); c && c->parallel) return false;
         if (constant_bounds() &&
-            value_of(loop.operand(1)) - value_of(loop.operand(0)) < 2 * kFewest)
+            constant_int(loop.operand(1)) - constant_int(loop.operand(0)) < 2 * kFewest)
             return false;
         return is_plain(loop.body(), kCopyLimit, Plain::stores);
     }
@@ -105,7 +104,7 @@ struct Splitter {
         if (!minus && !inside(x)) std::swap(x, y);
         if (inside(y) || a.plus.size() + a.minus.size() >= kMostTerms) return false;
         if (is_constant(y))
-            a.constant += minus ? -value_of(y) : value_of(y);
+            a.constant += minus ? -constant_int(y) : constant_int(y);
         else
             (minus ? a.minus : a.plus).push_back(y);
         return follow(x, a);
@@ -120,21 +119,21 @@ struct Splitter {
         Range r{std::numeric_limits<int32_t>::min(), int64_t{1} << 31};
         if (g.divisor) {
             if (!is_constant(g.divisor)) return {};
-            const int64_t m = value_of(g.divisor);
+            const int64_t m = constant_int(g.divisor);
             r.low = std::max(r.low, g.turns * m);
             r.high = std::min(r.high, (g.turns + 1) * m);
         }
         for (const Value* v : {g.low, g.high})
             if (v && !is_constant(v)) return {};
-        if (g.low) r.low = value_of(g.low) + g.low_more;
-        if (g.high) r.high = value_of(g.high) + g.high_more;
+        if (g.low) r.low = constant_int(g.low) + g.low_more;
+        if (g.high) r.high = constant_int(g.high) + g.high_more;
         return Range{r.low - g.along.constant, r.high - g.along.constant};
     }
     // All but a few of the iterations; of a loop with other bounds that is not known.
     bool holds_mostly(const Guard& g) const {
         const auto range = constant_range(g);
         if (!range || !constant_bounds()) return true;
-        const int64_t begin = value_of(loop.operand(0)), end = value_of(loop.operand(1));
+        const int64_t begin = constant_int(loop.operand(0)), end = constant_int(loop.operand(1));
         const int64_t held = std::min(range->high, end) - std::max(range->low, begin);
         return held >= kFewest && 4 * held >= 3 * (end - begin);
     }
@@ -148,12 +147,12 @@ struct Splitter {
         g.divisor = i.operand(1);
         if (inside(g.divisor) || !follow(i.operand(0), g.along)) return;
         if (is_constant(g.divisor)) {
-            const int64_t m = value_of(g.divisor);
+            const int64_t m = constant_int(g.divisor);
             if (m < kLeastPeriod) return;
             // The index is taken to lie in [0, m), where nothing says more.
             int64_t middle = m / 2;
             if (constant_bounds())
-                middle = (value_of(loop.operand(0)) + value_of(loop.operand(1))) / 2;
+                middle = (constant_int(loop.operand(0)) + constant_int(loop.operand(1))) / 2;
             g.turns = (middle + g.along.constant) / m;
         } else {
             const auto is_divisor = [&](const Value* v) { return v == g.divisor; };
@@ -202,9 +201,10 @@ struct Splitter {
     Border border(const Along& a, Value* limit) const {
         const bool units = loop.loop_config() && loop.loop_config()->units;
         if (is_constant(limit) && a.plus.empty() && a.minus.empty()) {
-            const int64_t at = value_of(limit) - a.constant;
+            const int64_t at = constant_int(limit) - a.constant;
             if (constant_bounds()) {
-                const int64_t begin = value_of(loop.operand(0)), end = value_of(loop.operand(1));
+                const int64_t begin = constant_int(loop.operand(0)),
+                              end = constant_int(loop.operand(1));
                 return at - begin < end - at ? Border::first : Border::last;
             }
             if (at >= -8 && at <= 8) return Border::first;
@@ -312,7 +312,7 @@ struct Splitter {
         Builder b = before(copy);
         if (g.says) return b.constant(type::kU1, *g.says);
         if (g.divisor && is_constant(g.divisor) && g.along.plus.empty() && g.along.minus.empty()) {
-            const int64_t c = g.along.constant - g.turns * value_of(g.divisor);
+            const int64_t c = g.along.constant - g.turns * constant_int(g.divisor);
             return c ? b.op(Op::add, {index, b.int_const(Prim::i32, c)}) : index;
         }
         if (g.divisor) {

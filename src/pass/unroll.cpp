@@ -68,9 +68,7 @@ int64_t trips(const Session& s, const Inst& loop) {
     for (int d = 0; d < dims; ++d) {
         const Value *begin = loop.operand(2 * d), *end = loop.operand(2 * d + 1);
         if (!is_constant(begin) || !is_constant(end)) return 0;
-        const Prim p = begin->type.prim;
-        const int64_t count =
-            int_of_bits(p, constant_bits(end)) - int_of_bits(p, constant_bits(begin));
+        const int64_t count = constant_int(end) - constant_int(begin);
         if (count < 1 || count > kMostSteps) return 0;
         n *= count;
     }
@@ -95,9 +93,8 @@ void copy_out(Inst& loop, int64_t n) {
         std::vector<std::pair<const Value*, Value*>> indices;
         int64_t rest = trip;
         for (auto d = static_cast<int>(loop.imm); d-- > 0;) {  // the last index runs fastest
-            const Prim p = loop.operand(2 * d)->type.prim;
-            const int64_t begin = int_of_bits(p, constant_bits(loop.operand(2 * d)));
-            const int64_t count = int_of_bits(p, constant_bits(loop.operand(2 * d + 1))) - begin;
+            const int64_t begin = constant_int(loop.operand(2 * d));
+            const int64_t count = constant_int(loop.operand(2 * d + 1)) - begin;
             const Value* index = body.params[static_cast<uint32_t>(d)];
             indices.emplace_back(index, b.int_const(index->type.prim, begin + rest % count));
             rest /= count;

@@ -39,7 +39,7 @@ ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
     ir::Value* v = to_value(o);
     if (!v->type.is_scalar()) raise(Kind::type, "Loop bounds must be scalars");
     if (!is_expr(o) && ir::is_constant(v) && type::is_int(v->type.prim))
-        return l.b.int_const(ir::Prim::i32, ir::int_of_bits(v->type.prim, ir::constant_bits(v)));
+        return l.b.int_const(ir::Prim::i32, ir::constant_int(v));
     return as_i32(l, v, warn);
 }
 

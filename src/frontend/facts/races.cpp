@@ -73,8 +73,7 @@ struct Loop {
         for (int k = 0; k + 1 < loop.operand_count && k < 2 * int(loop.imm); k += 2) {
             const Value *low = loop.operand(k), *high = loop.operand(k + 1);
             if (!is_constant(low) || !is_constant(high)) return true;
-            const int64_t length = int_of_bits(high->type.prim, constant_bits(high)) -
-                                   int_of_bits(low->type.prim, constant_bits(low));
+            const int64_t length = constant_int(high) - constant_int(low);
             count *= length > 0 ? uint64_t(length) : 0;
         }
         return count > 1;
