@@ -151,6 +151,51 @@ def test_unpacked_collision(members):
         qd.types.struct(**members)
 
 
+A = qd.types.struct(p=vec3)
+P = qd.types.struct(pos=vec3, vel=vec3)
+C = qd.types.struct(m=qd.types.matrix(2, 2, qd.f32), k=qd.i32)
+D = qd.types.struct(a=qd.i32, b=qd.i32)
+N = qd.types.struct(s=A, c=qd.i32)
+NP, NC, ND, NN = (qd.types.struct(s=kind, c=qd.i32) for kind in (P, C, D, N))
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, qd.Vector])
+def test_a_list_for_a_struct_is_one_value(kind):
+    given = kind([1, 2, 3])
+    vector = [1.0, 2.0, 3.0]
+    for made in (N(given, 4), N(s=given, c=4), N(given, c=4)):
+        assert made.to_dict() == {"s": {"p": vector}, "c": 4}
+    assert NP(given, 7).to_dict() == {"s": {"pos": vector, "vel": [0.0] * 3}, "c": 7}
+    assert NN(given, 5).to_dict() == {"s": {"s": {"p": vector}, "c": 0}, "c": 5}
+    assert NC([kind([1, 2]), kind([3, 4])], 4).s.to_dict() == {"m": [[1, 2], [3, 4]], "k": 0}
+    with pytest.raises(IndexError):
+        N(kind([1, 2]), 4)
+
+
+def test_a_list_for_a_struct_in_a_field():
+    qd.init(arch=qd.cpu, log_level="error")
+
+    @qd.dataclass
+    class Body:
+        s: A
+        c: qd.i32
+
+    f = Body.field(shape=2)
+    f[1] = Body([1, 2, 3], 4)
+    f[0].s = Body(s=(4, 5, 6)).s
+    assert f[1].s.p.to_list() == [1, 2, 3] and f[1].c == 4
+    assert f[0].s.p.to_list() == [4, 5, 6]
+
+
+@pytest.mark.oracle_differs("a list is only for a vector or matrix")
+def test_a_list_that_is_no_vector_has_the_members():
+    assert ND([1, 2], 4).s.to_dict() == {"a": 1, "b": 2}
+    assert ND((1,), 4).s.to_dict() == {"a": 1, "b": 0}
+    assert NC([[[1, 2], [3, 4]], 7], 4).s.to_dict() == {"m": [[1, 2], [3, 4]], "k": 7}
+    for part in (A([1, 2, 3]), {"p": [1, 2, 3]}):
+        assert NN([part, 5], 6).to_dict() == {"s": {"s": {"p": [1, 2, 3]}, "c": 5}, "c": 6}
+
+
 def test_copies():
     import copy
     import pickle

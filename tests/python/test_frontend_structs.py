@@ -64,6 +64,98 @@ def test_nested_members(backend):
     assert run(k, 8) == [7, 1.5, 4, 3, 0, 8, 2, 7]
 
 
+Line = qd.types.struct(at=vec3, to=vec3)
+Ray = qd.types.struct(line=Line, n=qd.i32)
+Pair = qd.types.struct(a=qd.i32, v=vec2)
+Square = qd.types.struct(m=qd.types.matrix(2, 2, qd.f32), k=qd.i32)
+
+
+@qd.dataclass
+class Beam:
+    ray: Ray
+    n: qd.i32
+
+
+@qd.dataclass
+class Kept:
+    pair: Pair
+    square: Square
+
+
+def test_a_list_for_a_struct_is_one_value(backend):
+    @qd.func
+    def through(v):
+        return Ray(v, 7)
+
+    @qd.real_func
+    def called(x: qd.f32) -> Ray:
+        return Ray(line=(x, x * 2, x * 3), n=7)
+
+    @qd.kernel
+    def k(x: qd.f32, way: qd.template()) -> Ray:
+        r = Ray([x, x * 2, x * 3], 7)
+        if qd.static(way == 1):
+            r = Ray(line=(x, x * 2, x * 3), n=7)
+        if qd.static(way == 2):
+            r = through([x, x * 2, x * 3])
+        if qd.static(way == 3):
+            r = called(x)
+        if qd.static(way == 4):
+            r = Ray(qd.Vector([x, x * 2, x * 3]), 7)
+        if qd.static(way == 5):
+            r = Beam([x, x * 2, x * 3], 7).ray
+            r.n = 7
+        if qd.static(way == 6):
+            r = Ray([1, 2, 3], 7)
+        if qd.static(way == 7):
+            r = Ray([qd.Vector([x, x * 2]), x * 3], 7)
+        return r
+
+    for way in range(8):
+        expect = {"line": {"at": [1, 2, 3], "to": [0, 0, 0]}, "n": 7}
+        assert k(1.0, way).to_dict() == expect, way
+
+
+def test_a_list_for_a_struct_in_fields_and_arguments(backend):
+    f = Beam.field(shape=3)
+
+    @qd.kernel
+    def k(given: Beam, x: qd.f32):
+        f[0] = given
+        f[1] = Beam([x, 2, 3], 4)
+        f[2].ray = Ray(line=[x, 5, 6], n=2)
+
+    k(Beam([7, 8, 9], 4), 1.0)
+    assert f.ray.line.at.to_numpy().tolist() == [[7, 8, 9], [1, 2, 3], [1, 5, 6]]
+    assert not f.ray.line.to.to_numpy().any() and f.n.to_numpy().tolist() == [4, 4, 0]
+
+
+@pytest.mark.oracle_differs("a list is only for a vector or matrix")
+def test_a_list_that_is_no_vector_has_the_members(backend):
+    @qd.kernel
+    def k(x: qd.f32) -> Kept:
+        return Kept([x, vec2(2, 3)], [[[x, 2], [3, 4]], 7])
+
+    @qd.kernel
+    def structs(x: qd.f32) -> Beam:
+        return Beam([Line([x, 2, 3]), 5], 6)
+
+    expect = {"pair": {"a": 1, "v": [2, 3]}, "square": {"m": [[1, 2], [3, 4]], "k": 7}}
+    assert k(1.0).to_dict() == expect
+    assert structs(1.0).to_dict() == {
+        "ray": {"line": {"at": [1, 2, 3], "to": [0, 0, 0]}, "n": 5},
+        "n": 6,
+    }
+
+
+def test_a_matrix_for_a_struct(backend):
+    @qd.kernel
+    def k(x: qd.f32) -> Kept:
+        return Kept(square=[[x, 2], [3, 4]])
+
+    assert k(1.0).square.to_dict() == {"m": [[1, 2], [3, 4]], "k": 0}
+
+
 def test_structs_made_on_the_spot(backend):
     @qd.kernel
     def k(out: qd.template()):

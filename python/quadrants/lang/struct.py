@@ -408,8 +408,28 @@ def _cast_member(kind: Any, value: Any) -> Any:
     if isinstance(kind, StructType):
         if isinstance(value, (dict, Struct)):
             return kind.cast(value)
-        return kind(*value) if isinstance(value, (list, tuple)) else kind(value)
+        return kind(*value) if _are_members(kind, value) else kind(value)
     return kind(value)
+
+
+def _are_members(kind: StructType, value: Any) -> bool:
+    """Whether a list given for a member of this type has that struct's members. It is one value
+    otherwise, for the first one, as a vector is."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    first: Any = kind
+    while isinstance(first, StructType):
+        first = next(iter(first._declared.values()), None)
+    return not isinstance(first, MatrixType) or _depth(value) > 2
+
+
+def _depth(value: Any) -> int:
+    """How deep lists are nested: 2 in a matrix, and more where structs are in them."""
+    if isinstance(value, (list, tuple)):
+        return 1 + max(map(_depth, value), default=0)
+    if isinstance(value, (dict, Struct)):
+        return 2
+    return getattr(value, "ndim", 0)  # of vectors, matrices and NumPy's arrays
 
 
 def _fits(kind: Any, value: Any) -> bool:

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "cpython/entry.h"
+#include "frontend/source/stack.h"
 #include "frontend/specialise.h"
 
 namespace qd::frontend {
@@ -171,6 +172,36 @@ Type tensor_type_of_object(PyObject* o) {
 }
 
 // --- construction -------------------------------------------------------------------------------
+namespace {
+bool has_named_members(PyObject* o) { return PyDict_Check(o) || is_struct(o) || is_host_struct(o); }
+
+// How deep lists are nested: 2 in a matrix, and more where structs are in them.
+int depth_of(PyObject* value) {
+    need_stack();
+    if (is_expr(value)) return type_of(value).rank;
+    if (is_host_matrix(value))
+        return static_cast<int>(
+            PyLong_AsLong(Ref::steal(PyObject_GetAttr(value, words().ndim)).get()));
+    if (!PyList_Check(value) && !PyTuple_Check(value)) return has_named_members(value) ? 2 : 0;
+    int deepest = 0;
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
+        deepest = std::max(deepest, depth_of(PySequence_Fast_GET_ITEM(value, k)));
+    return 1 + deepest;
+}
+
+// Whether a list given for a member of this type has that struct's members. It is one value
+// otherwise, for the first one, as a vector is.
+bool are_members(PyObject* struct_type, PyObject* value) {
+    if (!PyList_Check(value) && !PyTuple_Check(value)) return false;
+    PyObject *name, *first = struct_type;
+    while (first && is_struct_type_object(first)) {
+        Py_ssize_t at = 0;
+        if (!PyDict_Next(members_of(first), &at, &name, &first)) first = nullptr;
+    }
+    return !first || !is_tensor_type_object(first) || depth_of(value) > 2;
+}
+}  // namespace
+
 Ref cast_to_member(PyObject* type, PyObject* value) {
     if (is_tensor_type_object(type)) {
         const Ref one[] = {Ref::borrow(value)};
@@ -183,18 +214,17 @@ Ref cast_to_member(PyObject* type, PyObject* value) {
             Py_ssize_t at = 0;
             while (PyDict_Next(named.get(), &at, &key, &member))
                 args.keywords.emplace_back(Ref::borrow(key), Ref::borrow(member));
-        } else if (PyList_Check(value) || PyTuple_Check(value)) {
+        } else if (are_members(type, value)) {
             for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
                 args.positional.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(value, k)));
         } else {
-            args.positional.push_back(
-                Ref::borrow(value));  // a number: the first member of the nested struct
+            args.positional.push_back(Ref::borrow(value));  // for the first member
         }
         return make_typed_struct(type, args);
     }
     const auto prim = prim_of_dtype(type);
     if (!prim) raise(Kind::type, "'" + text_of(type) + "' is not a member type");
-    if (is_struct(value) || PyDict_Check(value) || is_host_struct(value))
+    if (has_named_members(value))
         raise(Kind::type,
               "a number is expected for a member of type " + std::string(type::info(*prim).name),
               "give one of its members, or declare the member by a struct type");
