@@ -196,6 +196,47 @@ def test_a_list_that_is_no_vector_has_the_members():
         assert NN([part, 5], 6).to_dict() == {"s": {"s": {"p": [1, 2, 3]}, "c": 5}, "c": 6}
 
 
+AP = qd.types.struct(a=qd.i32, p=vec3)
+NAP = qd.types.struct(s=AP, c=qd.i32)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: NAP(qd.types.struct(z=vec3, a=qd.i32)([1, 2, 3], 5), 4),
+        lambda: NAP(NAP(1, 2), 4),
+        lambda: NAP(qd.types.struct(a=qd.i32)(1), 4),
+        lambda: NAP(qd.types.struct(a=qd.i32, p=vec3, q=qd.i32)(1, 2, 3), 4),
+        lambda: NAP(qd.Struct(a=1, q=[1, 2, 3]), c=4),
+        lambda: NAP({"zz": 1}, 4),
+        lambda: NAP({"a": 1}, 4),
+        lambda: NAP(s={"a": 1, "p": 2, "q": 3}, c=4),
+        lambda: NAP({}, 4),
+        lambda: NAP({"s": {"a": 1, "p": 2}, "c": 4}),  # for the first member
+        lambda: NN({"s": {"q": 1}, "c": 2}, 3),
+        lambda: AP.cast(qd.Struct(a=1, p=[1, 2, 3], q=2)),
+        lambda: qd.types.struct(s=qd.types.struct(r=unpacked))({"r": [1, 2, 3]}),
+    ],
+)
+def test_other_members_than_a_struct_has(wrong):
+    with pytest.raises(E, match="^Incompatible arguments for custom struct members!"):
+        wrong()
+
+
+def test_members_in_another_order():
+    expect = {"s": {"a": 1, "p": [2, 3, 4]}, "c": 5}
+    p = [2, 3, 4]
+    for given in (
+        {"a": 1, "p": p},
+        {"p": p, "a": 1},
+        qd.Struct(p=p, a=1),
+        qd.types.struct(p=vec3, a=qd.i32)(p, 1),
+        {"p": p, "a": 1, "__struct_methods": {}},
+    ):
+        assert NAP(given, 5).to_dict() == NAP(s=given, c=5).to_dict() == expect
+    assert NAP(AP(1, p).to_dict(include_methods=True), 5).to_dict() == expect
+
+
 def test_copies():
     import copy
     import pickle

@@ -156,6 +156,62 @@ def test_a_matrix_for_a_struct(backend):
     assert k(1.0).square.to_dict() == {"m": [[1, 2], [3, 4]], "k": 0}
 
 
+Inner = qd.types.struct(a=qd.i32, v=vec2)
+Outer = qd.types.struct(s=Inner, c=qd.i32)
+Renamed = qd.types.struct(z=vec2, a=qd.i32)
+Turned = qd.types.struct(v=vec2, a=qd.i32)
+Few = qd.types.struct(a=qd.i32)
+Many = qd.types.struct(a=qd.i32, v=vec2, q=qd.i32)
+host_outer = Outer(Inner(1, [2, 3]), 4)
+
+
+@pytest.mark.parametrize("way", range(10))
+def test_other_members_than_a_struct_has(backend, way):
+    @qd.kernel
+    def k(x: qd.f32) -> Outer:
+        r = Outer()
+        if qd.static(way == 0):
+            r = Outer(Renamed(x, 5), 4)
+        if qd.static(way == 1):
+            r = Outer(s=Few(x), c=4)
+        if qd.static(way == 2):
+            r = Outer(Many(x, 2, 3), 4)
+        if qd.static(way == 3):
+            r = Outer(Outer(x, 2), 4)
+        if qd.static(way == 4):
+            r = Outer(qd.Struct(a=x, q=vec2(2)), 4)
+        if qd.static(way == 5):
+            r = Outer({"zz": x}, 4)
+        if qd.static(way == 6):
+            r = Outer({"a": x}, 4)
+        if qd.static(way == 7):
+            r = Outer(s={"a": x, "v": 2, "q": 3}, c=4)
+        if qd.static(way == 8):
+            r = Outer({}, 4)
+        if qd.static(way == 9):
+            r = Outer(host_outer, 4)
+        return r
+
+    with raises(qd.QuadrantsSyntaxError, "Incompatible arguments for custom struct members!"):
+        k(1.0)
+
+
+def test_members_in_another_order(backend):
+    @qd.kernel
+    def k(x: qd.f32, way: qd.template()) -> Outer:
+        r = Outer(Turned([2, 3], x), 4)
+        if qd.static(way == 1):
+            r = Outer({"v": (2, 3), "a": x}, 4)
+        if qd.static(way == 2):
+            r = Outer(s=qd.Struct(v=vec2(2, 3), a=x), c=4)
+        if qd.static(way == 3):
+            r = Outer(host_outer.s, 4)
+        return r
+
+    for way in range(4):
+        assert k(1.0, way).to_dict() == {"s": {"a": 1, "v": [2, 3]}, "c": 4}, way
+
+
 def test_structs_made_on_the_spot(backend):
     @qd.kernel
     def k(out: qd.template()):

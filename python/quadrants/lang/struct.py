@@ -367,10 +367,19 @@ class StructType:
         return _made(entries, self.methods, self._unpacked_groups)
 
     def cast(self, struct: Any) -> Any:
-        """A struct of this type from one with the same members."""
-        return self(
-            **dict(Struct.items.fget(struct) if isinstance(struct, Struct) else struct.items())  # type: ignore[attr-defined]
-        )
+        """A struct of this type from one with the same members, in any order.
+
+        Raises:
+            QuadrantsSyntaxError: it has others, or lacks some.
+        """
+        entries = struct._entries if isinstance(struct, Struct) else struct
+        given = {k: struct[k] for k in entries if k != "__struct_methods"}
+        if given.keys() != self._declared.keys():
+            raise QuadrantsSyntaxError(
+                "Incompatible arguments for custom struct members!\n"
+                f"  members {', '.join(self._declared)} are needed, got {', '.join(given) or 'none'}"
+            )
+        return self(**given)
 
     def filled_with_scalar(self, value: Any) -> Any:
         """All members, nested ones too, set to one number."""

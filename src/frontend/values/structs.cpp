@@ -173,6 +173,32 @@ Type tensor_type_of_object(PyObject* o) {
 
 // --- construction -------------------------------------------------------------------------------
 namespace {
+std::string names_of(PyObject* members) {
+    std::string out;
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(members, &at, &key, &value);)
+        out += (out.empty() ? "" : ", ") + text_of(key);
+    return out.empty() ? "none" : out;
+}
+
+// A struct or dict for a struct type: it has the type's members, in any order, and no others.
+CallArgs by_name(PyObject* struct_type, PyObject* named) {
+    static PyObject* const hidden = PyUnicode_InternFromString("__struct_methods");
+    PyObject* types = members_of(struct_type);
+    CallArgs args;
+    bool known = true;
+    PyObject *key, *member;
+    for (Py_ssize_t at = 0; PyDict_Next(named, &at, &key, &member);) {
+        if (PyUnicode_Check(key) && PyUnicode_Compare(key, hidden) == 0) continue;
+        known &= PyUnicode_Check(key) && PyDict_GetItemWithError(types, key);
+        args.keywords.emplace_back(Ref::borrow(key), Ref::borrow(member));
+    }
+    if (!known || static_cast<Py_ssize_t>(args.keywords.size()) != PyDict_Size(types))
+        raise(Kind::syntax, "Incompatible arguments for custom struct members!",
+              "members " + names_of(types) + " are needed, got " + names_of(named));
+    return args;
+}
+
 bool has_named_members(PyObject* o) { return PyDict_Check(o) || is_struct(o) || is_host_struct(o); }
 
 // How deep lists are nested: 2 in a matrix, and more where structs are in them.
@@ -208,13 +234,10 @@ Ref cast_to_member(PyObject* type, PyObject* value) {
         return make_value(typed_tensor(tensor_type_of_object(type), one));
     }
     if (is_struct_type_object(type)) {
+        if (const Ref named = named_members(value))
+            return make_typed_struct(type, by_name(type, named.get()));
         CallArgs args;
-        if (const Ref named = named_members(value)) {
-            PyObject *key, *member;
-            Py_ssize_t at = 0;
-            while (PyDict_Next(named.get(), &at, &key, &member))
-                args.keywords.emplace_back(Ref::borrow(key), Ref::borrow(member));
-        } else if (are_members(type, value)) {
+        if (are_members(type, value)) {
             for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
                 args.positional.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(value, k)));
         } else {
