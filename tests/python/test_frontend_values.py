@@ -84,6 +84,15 @@ TABLE = {
         ("qd.ceil(y)", 3), ("qd.floor(y * 3, int)", 7), ("qd.raw_div(7, j)", -3),
         ("qd.raw_mod(-7, i)", -1), ("qd.raw_div(y, 2.0)", 1.25), ("qd.cast(y * 1e12, qd.i32)", -(2**31)),
     ]),
+    "rounding of compile-time numbers": ("", [
+        ("qd.floor(3) << 2", 12), ("qd.ceil(-3) // 2", -2), ("qd.round(0) | 5", 5),
+        ("qd.floor(True) << 3", 8), ("qd.ceil(NUMPY_TWO) | 1", 3), ("qd.math.round(NUMPY_TRUE) << 1", 2),
+        ("v = qd.Vector([1.0, 2.0, 4.0]); v[qd.floor(2)]", 4), ("qd.floor(3) / 2", 1.5),
+        ("n = qd.floor(3); n = 2.7; n", 2), ("qd.static(qd.floor(3) << 1)", 6),
+        ("s = 0\nfor k in range(qd.ceil(3)):\n    s += k\ns", 3), ("(qd.floor(7) + i) // 4", 2),
+        ("qd.floor(7, qd.f32) // 2.0", 3), ("qd.ceil(7, dtype=qd.i64) << 33", 7 * 2**33), ("qd.round(7, float) / 2", 3.5),
+        ("qd.floor(2.5) / 4", 0.5), ("qd.round(2.5)", 3), ("qd.round(-2.5, int) | 0", -3),
+    ]),
     "bits": ("", [
         ("qd.math.popcnt(i + 37)", 2), ("qd.math.clz(i + 37)", 26), ("qd.math.ffs(i + 37)", 4),
         ("qd.math.ffs(i * 0)", 0), ("qd.bit_shr(-(i + 37), 28)", 15), ("qd.bit_shr(-8, 1)", -4), ("qd.bit_cast(x, qd.i32)", 0x3FC00000),
@@ -188,7 +197,8 @@ TABLE = {
 
 def module_of(path, rows, setup=""):
     """A file with a kernel `row_<n>` for every row; the last statement becomes its result."""
-    lines = ["import quadrants as qd", "import quadrants.math"]
+    lines = ["import numpy as np", "import quadrants as qd", "import quadrants.math"]
+    lines += ["NUMPY_TWO, NUMPY_TRUE = np.int8(2), np.bool_(True)"]
     for n, row in enumerate(rows):
         *statements, result = (setup + row).replace("; ", "\n").split("\n")
         signature = "i: qd.i32, j: qd.i32, x: qd.f32, y: qd.f32"
@@ -224,6 +234,17 @@ def test_table(backend, tmp_path, group):
     rows = [row for row, _ in table]
     module = module_of(tmp_path / "table.py", rows, setup)
     assert not list(differences(module, rows, [e for _, e in table]))
+
+
+def test_a_whole_length_is_one(backend, recwarn):
+    @qd.kernel
+    def k(out: qd.template()):
+        for i in range(qd.ceil(3)):
+            out[i] = qd.floor(2) + i
+
+    out = qd.field(qd.i32, 4)
+    k(out)
+    assert out.to_numpy().tolist() == [2, 3, 4, 0] and not recwarn.list
 
 
 def test_vectors_captured_from_the_host(backend):

@@ -24,12 +24,22 @@ using namespace std;
 double rsqrt(double x) { return 1 / sqrt(x); }
 }  // namespace host
 
+// A compile-time integer or bool as Python's int; null if it is none.
+Ref whole_number(PyObject* x) {
+    if (!is_static_number(x)) return {};
+    const Ref item = numpy_item(x);
+    PyObject* number = item ? item.get() : x;
+    return PyLong_Check(number) ? Ref::steal(PyNumber_Index(number)) : Ref();
+}
+
 // To whole numbers: of any type.
 template <Op op, class Host>
 Ref rounding(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"x", "dtype"};
     const auto p = parameters(a, ir::info(op).name, names, 1);
     const bool converts = p[1] && p[1] != Py_None;
+    const Ref whole = whole_number(p[0]);  // stays one, for indices and ranges
+    if (whole) return converts ? cast(whole.get(), prim_argument(p[1], ir::info(op).name)) : whole;
     if (is_static_number(p[0]) && !converts) return python_float(Host{}(number_as_double(p[0])));
     const Ref r = float_op(op, p[0], false);
     return converts ? cast(r.get(), prim_argument(p[1], ir::info(op).name)) : r;
