@@ -213,40 +213,67 @@ Ref call_builtin(const char* name, const CallArgs& args) {
 }
 
 // --- arguments ----------------------------------------------------------------------------------
+namespace {
+// Calls of methods and of functions of bits are wrong as those of a func are; the others' are as
+// those of the functions of Python and NumPy that they stand for.
+struct WrongCall {
+    std::string_view function;
+    bool as_func;
+
+    WrongCall(std::string_view function, std::string_view first)
+        : function(function),
+          as_func(first == "self" || function == "popcnt" || function == "clz" ||
+                  function == "ffs") {}
+
+    [[noreturn]] void fail(const std::string& of_func, const std::string& of_python) const {
+        if (as_func) raise(Kind::syntax, of_func);
+        raise(Kind::type, std::string(function) + "() " + of_python);
+    }
+};
+
+std::string listed(std::span<const Ref> given) {
+    std::string out;
+    for (const Ref& a : given)
+        out += (out.empty() ? "" : ", ") + text_of(Ref::steal(PyObject_Repr(a.get())).get());
+    return out;
+}
+}  // namespace
+
 void bind_parameters(const CallArgs& args, const char* function, const char* const* names,
                      size_t count, size_t required, PyObject** out) {
-    if (args.positional.size() > count)
-        raise(Kind::type, std::string(function) + "() takes " + std::to_string(count) +
-                              " argument" + (count == 1 ? "" : "s") + " but " +
-                              std::to_string(args.positional.size()) + " were given");
-    for (size_t k = 0; k < args.positional.size(); ++k) out[k] = args.positional[k].get();
+    const WrongCall wrong(function, names[0]);
+    const size_t given = args.positional.size();
+    if (given > count) {
+        std::string expected;
+        for (size_t k = 0; k < count; ++k) expected += (k ? ", " : "") + std::string(names[k]);
+        wrong.fail("Too many arguments. Expected (" + expected + "), got (" +
+                       listed(args.positional) + ").",
+                   "takes " + std::to_string(count) + " argument" + (count == 1 ? "" : "s") +
+                       " but " + std::to_string(given) + " were given");
+    }
+    for (size_t k = 0; k < given; ++k) out[k] = args.positional[k].get();
     for (const auto& [key, value] : args.keywords) {
         size_t k = 0;
         while (k < count && PyUnicode_CompareWithASCIIString(key.get(), names[k]) != 0) ++k;
+        const std::string name = text_of(key.get());
         if (k == count)
-            raise(Kind::type, std::string(function) + "() got an unexpected keyword argument '" +
-                                  text_of(key.get()) + "'");
+            wrong.fail("Unexpected argument '" + name + "'.",
+                       "got an unexpected keyword argument '" + name + "'");
         if (out[k])
-            raise(Kind::type,
-                  std::string(function) + "() got multiple values for argument '" + names[k] + "'");
+            wrong.fail("Multiple values for argument '" + name + "'.",
+                       "got multiple values for argument '" + name + "'");
         out[k] = value.get();
     }
     for (size_t k = 0; k < required; ++k)
         if (!out[k])
-            raise(Kind::type,
-                  std::string(function) + "() missing a required argument: '" + names[k] + "'");
+            wrong.fail(std::string("Missing argument '") + names[k] + "'.",
+                       std::string("missing a required argument: '") + names[k] + "'");
 }
 
 PyObject* single(const CallArgs& args, const char* function, const char* name) {
-    if (args.positional.size() == 1 && args.keywords.empty()) return args.positional[0].get();
-    if (args.positional.empty() && args.keywords.size() == 1) {
-        PyObject* found = nullptr;
-        bind_parameters(args, function, &name, 1, 1, &found);
-        return found;
-    }
-    raise(Kind::type, std::string(function) + "() takes 1 argument but " +
-                          std::to_string(args.positional.size() + args.keywords.size()) +
-                          " were given");
+    PyObject* found = nullptr;
+    bind_parameters(args, function, &name, 1, 1, &found);
+    return found;
 }
 
 Prim prim_argument(PyObject* dtype, const char* function) {

@@ -195,17 +195,17 @@ Ref stacked(Lowering&, const CallArgs& a) {
 template <Op op>
 Ref reduction(Lowering&, const CallArgs& a) {
     const char* name = op == Op::reduce_min ? "min" : "max";
-    return make_value(builder().op(op, {tensor(single(a, name), name)}));
+    return make_value(builder().op(op, {tensor(single(a, name, "self"), name)}));
 }
 
 Ref sum(Lowering&, const CallArgs& a) {
-    return make_value(sum_of(tensor(single(a, "sum"), "sum")));
+    return make_value(sum_of(tensor(single(a, "sum", "self"), "sum")));
 }
 
 template <Op op>
 Ref truth(Lowering&, const CallArgs& a) {
     const char* name = op == Op::reduce_or ? "any" : "all";
-    Value* v = tensor(single(a, name), name);
+    Value* v = tensor(single(a, name, "self"), name);
     Value* zero = broadcast(builder().int_const(v->type.prim, 0), v->type);
     return make_value(builder().op(op, {builder().op(Op::ne, {v, zero})}));
 }
@@ -230,7 +230,7 @@ SelfEps self_eps(const CallArgs& a, const char* method) {
 }
 
 Ref norm_sqr(Lowering&, const CallArgs& a) {
-    Value* v = tensor(single(a, "norm_sqr"), "norm_sqr");
+    Value* v = tensor(single(a, "norm_sqr", "self"), "norm_sqr");
     return make_value(inner_product(v, v));
 }
 Ref norm(Lowering&, const CallArgs& a) {
@@ -313,14 +313,14 @@ Ref frobenius_inner(Lowering&, const CallArgs& a) {
 
 // --- square matrices ----------------------------------------------------------------------------
 Value* square_matrix(const CallArgs& a, const char* method) {
-    Value* v = tensor(single(a, method), method);
+    Value* v = tensor(single(a, method, "self"), method);
     if (v->type.rank != 2 || v->type.n != v->type.m)
         raise(Kind::compilation, "expected a square matrix, got shape " + shape_text(v->type));
     return v;
 }
 
 Ref transpose(Lowering&, const CallArgs& a) {
-    Value* v = tensor(single(a, "transpose"), "transpose");
+    Value* v = tensor(single(a, "transpose", "self"), "transpose");
     if (v->type.rank != 2)
         raise(Kind::compilation,
               "`transpose()` cannot apply to a vector. If you want something like `a @ "
@@ -473,13 +473,13 @@ Ref fill(Lowering&, const CallArgs& a) {
 }
 
 Ref get_shape(Lowering&, const CallArgs& a) {
-    const Type t = tensor(single(a, "get_shape"), "get_shape")->type;
+    const Type t = tensor(single(a, "get_shape", "self"), "get_shape")->type;
     return Ref::steal(t.rank == 1 ? Py_BuildValue("(i)", int(t.n))
                                   : Py_BuildValue("(ii)", int(t.n), int(t.m)));
 }
 
 Ref to_list(Lowering&, const CallArgs& a) {
-    Value* v = tensor(single(a, "to_list"), "to_list");
+    Value* v = tensor(single(a, "to_list", "self"), "to_list");
     const Ref list = Ref::steal(PyList_New(v->type.n));
     for (int i = 0; i < v->type.n; ++i) {
         if (v->type.rank == 1) {

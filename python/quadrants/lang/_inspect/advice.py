@@ -139,6 +139,8 @@ ADVICE = [
      "compare the call with the parameters of the function"),
     (r"^Ndarray argument .* needs a", "annotate the parameter of the func that takes it"),
     (r"unexpected keyword argument", "see its help for the keywords that it takes"),
+    (r"takes \d+ arguments? but \d+ were given|missing a required argument",
+     "see its help for the arguments that it takes"),
     (r"Custom structs need", "write qd.Struct(name=value)"),
     # printing
     (r"'[^']*' doesn't match '[iu]\d+'", "specs follow printf: d for signed, u o x for unsigned integers"),
