@@ -87,6 +87,10 @@ Ref literal(Lowering& low, const CallArgs& a) {
         list = Ref::steal(PyObject_CallMethod(arr, "tolist", nullptr));
         arr = list.get();
     }
+    if (PyRange_Check(arr)) {
+        list = Ref::steal(PySequence_List(arr));
+        arr = list.get();
+    }
     if (!PyList_Check(arr) && !PyTuple_Check(arr))
         raise(Kind::type, "An Matrix/Vector can only be initialized with an array-like object");
     if (PySequence_Fast_GET_SIZE(arr) == 0) return empty_matrix(function);

@@ -60,6 +60,7 @@ void append_components(PyObject* o, Prim p, std::vector<Value*>& out) {
             append_components(PySequence_Fast_GET_ITEM(o, k), p, out);
         return;
     }
+    if (PyRange_Check(o)) return append_components(Ref::steal(PySequence_List(o)).get(), p, out);
     if (!is_expr(o) && !is_number(o) && !is_host_matrix(o) &&
         has_attribute(o, "tolist")) {  // NumPy array
         const Ref list = Ref::steal(PyObject_CallMethod(o, "tolist", nullptr));
