@@ -180,6 +180,9 @@ TABLE = {
     ]),
     "math library": ("", [
         ("qd.math.clamp(x, 0, 1)", 1), ("qd.math.mix(1.0, 2.0, x)", 2.5),
+        ("qd.math.mix(5, 1, 3) / 2 // 1", -4), ("qd.math.mix(qd.u32(i), 1, 3)", -3), ("n = qd.math.mix(i, 5, 1); n += 0.5; n", 5.5),
+        ("n = qd.math.mix(qd.Vector([1, 2]), [3, 4], 2); n += 0.5; n.sum()", 12),
+        ("qd.math.reflect(qd.Vector([qd.u32(3), qd.u32(4)]), qd.Vector([qd.u32(1), qd.u32(0)])).sum()", 1),
         ("qd.math.fract(2.25 + x)", 0.75), ("qd.math.length(qd.math.vec2(3, 4))", 5),
         ("qd.math.isnan(x * qd.math.nan) + qd.math.isinf(x / 0.0) * 2", 3),
         ("qd.math.refract(qd.math.vec2(0.6, -0.8), qd.math.vec2(0, 1), 1.0).y", -0.8),

@@ -49,8 +49,11 @@ def clamp(x, xmin, xmax):
 
 @_func
 def mix(x, y, a):
-    """x (1 - a) + y a, element-wise: x for a = 0, y for a = 1, linear between."""
-    return x * (1 - a) + y * a
+    """x (1 - a) + y a, element-wise: x for a = 0, y for a = 1, linear between.
+
+    The result is a float, of integers too.
+    """
+    return x * (1.0 - a) + y * a
 
 
 @_func
@@ -141,7 +144,7 @@ def normalize(v):
 @_func
 def reflect(x, n):
     """Direction of a ray x mirrored at a surface of unit normal n."""
-    return x - (2 * x.dot(n)) * n
+    return x - (2.0 * x.dot(n)) * n
 
 
 @_func
