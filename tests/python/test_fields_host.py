@@ -322,6 +322,17 @@ def test_struct_misuse():
             qd.Struct.field(members, shape=3)
 
 
+@pytest.mark.parametrize("member", [5, None, [1], np.zeros(3), qd.i32, qd.types.vector(3, qd.f32)])
+def test_members_of_a_struct_field_are_fields(member):
+    for members in ({"x": member}, {"a": qd.field(qd.f32, 3), "x": member}):
+        with pytest.raises(AttributeError, match="object has no attribute 'grad'"):
+            qd.StructField(members, {}, "made")
+    made = qd.StructField(
+        {"a": qd.field(qd.f32, 3), "v": qd.Vector.field(2, qd.i32, 3)}, {}, "made"
+    )
+    assert made.keys == ["a", "v"] and made.shape == (3,)
+
+
 def test_matrix_fill():
     v = qd.Vector.field(2, qd.f32, shape=3)
     v.fill([1, 2])

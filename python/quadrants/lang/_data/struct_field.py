@@ -34,6 +34,11 @@ class StructField(Field):
         self._name = name
         self._groups = groups or {}
         for key, member in field_dict.items():
+            if not isinstance(member, Field) and not hasattr(member, "grad"):
+                raise AttributeError(
+                    f"{type(member).__name__!r} object has no attribute 'grad': "
+                    f"member {key!r} of a struct field must be a field, got {member!r}"
+                )
             self.__dict__.setdefault(key, member)
 
     def __getattr__(self, name: str) -> Any:
