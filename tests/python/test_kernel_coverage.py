@@ -227,6 +227,220 @@ def test_nothing_stands_between_sections():
     assert [line for _, line in rewriter.probe_map.values()] == [2, 5, 6]
 
 
+CONSTRUCTS = """
+import numpy as np
+import quadrants as qd
+
+V, F = qd.types.ndarray(qd.f32, ndim=1), qd.types.ndarray(qd.i32, ndim=0)
+
+@qd.func
+def half(a):
+    if a > 3:
+        a = a * 0.5
+    return a
+
+@qd.real_func
+def real(a: qd.i32) -> qd.i32:
+    if a > 2:
+        return a * 2
+    return a
+
+@qd.kernel
+def losses(x: qd.template(), y: qd.template(), loss: qd.template()):
+    for i in x:
+        y[i] = x[i] * x[i]
+    for i in x:
+        for j in range(2):
+            a = y[i] * (j + 1)
+            if a > 4.0:
+                loss[None] += half(a)
+            else:
+                loss[None] += a
+
+@qd.kernel
+def recurrence(n: qd.i32, x: qd.template(), y: qd.template(), loss: qd.template()):
+    for i in range(4):
+        p = x[i]
+        for j in range(n):
+            p = p * 1.5 + 1
+        loss[None] += p
+
+def gradients():
+    x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+    loss = qd.field(qd.f32, (), needs_grad=True)
+    for validation in (False, True):
+        for kernel, args in (losses, ()), (recurrence, (3,)):
+            x.from_numpy(np.array([1, 2, 3, 4], np.float32))
+            with qd.ad.Tape(loss, validation=validation):
+                kernel(*args, x, y, loss)
+            print(kernel.__name__, loss[None], x.grad)
+
+@qd.kernel(graph=True, checkpoints=True)
+def checkpoints(v: V, first: F, second: F, again: F):
+    with qd.checkpoint(1, yield_on=first):
+        for i in v:
+            v[i] += 1
+    while qd.graph.do_while(again):
+        with qd.checkpoint(2, yield_on=second):
+            if qd.static(True):
+                for i in v:
+                    v[i] *= 2
+            for i in range(1):
+                again[None] -= 1
+        for i in v:
+            v[i] += 0.5
+
+def launches():
+    v = qd.ndarray(qd.f32, 4)
+    first, second, again = (qd.ndarray(qd.i32, ()) for _ in range(3))
+    for yields in (0, 0), (1, 0), (0, 1):
+        v.fill(1)
+        first[None], second[None], again[None] = *yields, 3
+        status = checkpoints(v, first, second, again)
+        print(status.yielded, v.to_numpy())
+        if status.yielded:
+            first[None] = second[None] = 0
+            checkpoints.resume(v, first, second, again, from_checkpoint=status.checkpoint)
+            print(v.to_numpy())
+
+@qd.kernel(graph=True)
+def sections(v: V, w: V, again: F):
+    while qd.graph.do_while(again):
+        with qd.graph.parallel_context():
+            for n in qd.static(range(2)):
+                with qd.graph.parallel():
+                    k = n + 1
+                    for i in range(2):
+                        v[n * 2 + i] += k
+            with qd.graph.parallel():
+                for i in w:
+                    w[i] += 2
+        for i in range(1):
+            again[None] -= 1
+
+@qd.kernel
+def streams(v: V, w: V):
+    with qd.stream_parallel():
+        for i in v:
+            v[i] += 1
+    with qd.stream_parallel():
+        k = 3
+        for i in w:
+            w[i] *= k
+
+def groups():
+    v, w = qd.ndarray(qd.f32, 4), qd.ndarray(qd.f32, 4)
+    v.fill(1), w.fill(2)
+    again = qd.ndarray(qd.i32, ())
+    again[None] = 2
+    sections(v, w, again)
+    streams(v, w)
+    print(v.to_numpy(), w.to_numpy())
+
+@qd.kernel
+def controls(n: qd.i32, x: qd.template()) -> qd.i32:
+    total = 0
+    qd.loop_config(serialize=True)
+    for i in range(n):
+        if i == 2:
+            continue
+        elif i > 5:
+            break
+        total = total * 3 + real(i)
+    for i, j in qd.ndrange(n, (1, 3)):
+        x[i % 4] += j
+    for I in qd.grouped(x):
+        if qd.static(x.dtype == qd.i32):
+            x[I] += 1
+        elif x[I] > 2: x[I] -= 1
+    for k in qd.static(range(3)):
+        if qd.static(k == 1): continue
+        x[k] += k
+    while total > 100:
+        total //= 2
+        assert total > 0, f"{total}"
+    return total if n > 3 else -total
+
+def main():
+    for debug in False, True:
+        qd.init(arch=qd.cpu, log_level="error", debug=debug, ad_stack_experimental_enabled=True)
+        groups()
+        launches()
+        x = qd.field(qd.i32, 4)
+        print(controls(8, x), controls(3, x), x)
+        gradients()
+"""
+
+
+def test_what_is_accepted_and_computed_is_the_same(tmp_path):
+    """Probes stand among a kernel's statements: nothing that asks for those may take them for the user's."""
+    plain, probed = (
+        start(tmp_path, "", program=CONSTRUCTS, QD_KERNEL_COVERAGE=on).stdout for on in "01"
+    )
+    assert probed == plain and plain.count("losses") == 4 and "nan" not in plain
+
+
+COUNTED = """
+import quadrants as qd
+
+@qd.kernel
+def k(x: qd.template(), y: qd.template()):
+    for i in x:
+        y[None] += x[i] ** 2
+
+def main():
+    qd.init(arch=qd.cpu, debug=True, log_level="error")
+    x, y = (qd.field(qd.f32, shape, needs_grad=True, needs_dual=True) for shape in (3, ()))
+    x.fill(2.0)
+    y.grad.fill(1)
+    {launch}
+    print(x.grad, y.dual)
+"""
+
+
+@pytest.mark.parametrize(
+    "launch, lines",
+    [
+        ("k(x, y); k.grad(x, y)", [6, 7]),
+        ("k.grad(x, y)", []),
+        ("with qd.ad.Tape(y): k(x, y)", [6, 7]),
+        ("with qd.ad.Tape(y, validation=True): k(x, y)", []),
+        ("with qd.ad.FwdMode(loss=y, param=x, seed=[1.0, 0, 0]): k(x, y)", []),
+    ],
+)
+def test_derivatives_count_nothing(tmp_path, launch, lines):
+    out = start(tmp_path, SHOW, program=COUNTED.replace("{launch}", launch))
+    assert out.stdout.splitlines()[-1] == str(lines), out.stdout
+
+
+SKIPPED = """
+import quadrants as qd
+
+V, F = qd.types.ndarray(qd.f32, ndim=1), qd.types.ndarray(qd.i32, ndim=0)
+
+@qd.kernel(graph=True, checkpoints=True)
+def k(v: V, flag: F):
+    with qd.checkpoint(1, yield_on=flag):
+        for i in v:
+            v[i] += 1
+    with qd.checkpoint(2, yield_on=flag):
+        for i in v:
+            v[i] += 1
+
+def main():
+    qd.init(arch=qd.cpu, log_level="error")
+    v, flag = qd.ndarray(qd.f32, 4), qd.ndarray(qd.i32, ())
+    flag.fill(1)
+    assert k(v, flag).checkpoint == 1
+"""
+
+
+@pytest.mark.oracle_differs("whether its checkpoints take probes")
+def test_checkpoints_that_are_skipped_count_nothing(tmp_path):
+    out = start(tmp_path, SHOW, program=SKIPPED)
+    assert out.stdout.splitlines()[-1] == "[8, 9, 10, 11]"
+
+
 def test_threads_that_compile_one_kernel_at_once(tmp_path):
     """Python runs amid parsing: who parsed later must not free the tree that another walks."""
     program = """

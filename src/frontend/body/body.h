@@ -192,6 +192,7 @@ struct Lowering::Body {
     // statements (lower_stmt.cpp)
     Flow block(std::span<Node* const> list);
     Flow stmt(const Node* n);
+    void probe(const Node* n);
     Flow if_stmt(const Node* n);
     Flow while_stmt(const Node* n);
     Flow jump(const Node* n, bool is_break);

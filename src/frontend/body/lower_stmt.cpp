@@ -78,8 +78,30 @@ Flow Body::block(std::span<Node* const> list) {
     return Flow::normal;
 }
 
+// Notes for coverage that a statement is reached. Derivatives count nothing, and a checkpoint that
+// is skipped does not either.
+void Body::probe(const Node* n) {
+    const auto found = source.probes.find(n);
+    if (found == source.probes.end() || low.kernel->out->derivative) return;
+    KernelState& kernel = *low.kernel;
+    if (!kernel.gate || kernel.gate_stands || low.runtime_depth > 0) {
+        stmt(found->second);
+        return;
+    }
+    ir::Inst* branch = low.b.emit(ir::Op::if_, {&kernel.gate, 1}, {}, 2);
+    {
+        InRegion in(low, branch->regions[0]);
+        const Deeper deeper(low.runtime_depth);
+        stmt(found->second);
+        low.b.end(ir::Op::yield);
+    }
+    InRegion otherwise(low, branch->regions[1]);
+    low.b.end(ir::Op::yield);
+}
+
 Flow Body::stmt(const Node* n) {
     let_handlers_raise();
+    if (!source.probes.empty()) probe(n);
     low.node = n;
     set_location(n);
     switch (n->kind) {

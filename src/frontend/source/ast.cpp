@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "cpython/names.h"
 #include "frontend/source/stack.h"
@@ -150,11 +151,20 @@ uint8_t operator_of(PyObject* op) {
     return it->second;
 }
 
+// Coverage's stores: `_qd_cov[n] = 1`.
+bool is_probe(const Node* n) {
+    if (!n || n->kind != K::Assign || n->list.size() != 1) return false;
+    const Node* target = n->list[0];
+    return target->kind == K::Subscript && target->a->kind == K::Name &&
+           PyUnicode_CompareWithASCIIString(target->a->name, "_qd_cov") == 0;
+}
+
 struct Converter {
     support::Arena& arena;
     std::vector<Ref>& values;
     std::vector<PyObject*>& objects;
     std::vector<Node*> placed;  // whose places are asked for always
+    std::unordered_map<const Node*, const Node*> probes;
 
     Node* child(PyObject* o, PyObject* field) {
         if (!field) return nullptr;
@@ -169,11 +179,25 @@ struct Converter {
     std::span<Node*> list(PyObject* v) {
         const size_t n = static_cast<size_t>(PyList_GET_SIZE(v));
         Node** data = arena.array<Node*>(n);
+        size_t kept = 0;
+        Node* probe = nullptr;
         for (size_t k = 0; k < n; ++k) {
             PyObject* item = PyList_GET_ITEM(v, k);
-            data[k] = item == Py_None ? nullptr : node(item);
+            Node* made = item == Py_None ? nullptr : node(item);
+            if (is_probe(made)) {
+                probe = made;
+                continue;
+            }
+            if (probe) probes.emplace(made, std::exchange(probe, nullptr));
+            data[kept++] = made;
         }
-        return {data, n};
+        if (probe) {  // in the place of a missing `else`
+            Node* nothing = arena.make<Node>(*probe);
+            nothing->kind = K::Pass;
+            probes.emplace(nothing, probe);
+            data[kept++] = nothing;
+        }
+        return {data, kept};
     }
     Node* node(PyObject* o) {
         need_stack();
@@ -314,7 +338,6 @@ void add_probes(FunctionSource& s, PyObject* tree, int offset) {
     if (!measures_coverage()) return;
     Ref::steal(PyObject_CallMethod(coverage_module().get(), "instrument", "Osi", tree,
                                    s.file->name.c_str(), offset));
-    s.has_probes = true;
 }
 
 bool parse_function(FunctionSource& s) {
@@ -332,6 +355,7 @@ bool parse_function(FunctionSource& s) {
     add_probes(s, top.get(), line_shift(s));
     Converter c{s.arena, s.values, s.objects};
     s.body = convert_body(c, top.get());
+    s.probes = std::move(c.probes);
     s.nodes = static_cast<uint32_t>(s.objects.size());
     // CPython's objects are many, and its garbage collector would walk them in vain: two thirds of
     // what a front end costs beside a large heap. Who wants to see one parses again, which would
@@ -345,7 +369,7 @@ bool parse_function(FunctionSource& s) {
 
 // One text may be run in several modules.
 void lend_probes(const FunctionSource& s, PyObject* function) {
-    if (!s.has_probes) return;
+    if (s.probes.empty()) return;
     Ref::steal(PyObject_CallMethod(coverage_module().get(), "lend_field", "O",
                                    PyFunction_GetGlobals(function)));
 }

@@ -123,7 +123,9 @@ struct FunctionSource {
     std::span<Node*> body;
     std::vector<Ref> values;  // keeps every Node::name alive
     uint32_t nodes = 0;
-    bool has_probes = false;  // which store to a global of the function's module
+    // Of coverage, by the statement that each stands before; they store to a global of the
+    // function's module. In no list of statements: what is asked of those is asked of the user's.
+    std::unordered_map<const Node*, const Node*> probes;
     // CPython's tree and its objects by Node::number; empty while nobody asks (ast_of).
     mutable Ref tree;
     mutable std::vector<PyObject*> objects;
