@@ -1,5 +1,7 @@
 """The public names: what dir() shows, what resolves, and what importing does."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -119,8 +121,6 @@ def test_function_names():
 
 
 def run(code, **env):
-    import os
-
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env}
     )
@@ -198,3 +198,81 @@ def test_banner_names_a_newer_version(tmp_path, content, told):
 
 def test_version():
     assert qd.__version__ == (1, 3, 3) and qd.__version_str__ == "1.3.3"
+
+
+DEPRECATED = """
+import warnings
+import quadrants as qd
+
+@qd.kernel(graph=True)
+def k(flag: qd.types.ndarray(qd.i32, ndim=0)):
+    while qd.graph_do_while(flag):
+        with qd.graph_parallel_context():
+            with qd.graph_parallel():
+                for i in range(1):
+                    flag[None] = 0
+
+def main():
+    qd.init(arch=qd.cpu, log_level="error")
+    flag = qd.ndarray(qd.i32, ())
+    for _ in range(2):
+        k(flag)
+        for old in qd.simt.block.mem_sync, qd.simt.grid.memfence:
+            try:
+                old()
+            except ValueError:
+                pass
+        qd.experimental.real_func(lambda: None)
+        qd.algorithms.parallel_sort(qd.field(qd.i32, 4))
+        qd.algorithms.PrefixSumExecutor(8)
+    warnings.warn("what another package deprecates", DeprecationWarning)
+"""
+OLD_NAMES = """
+    graph_do_while graph_parallel_context graph_parallel simt.block.mem_sync simt.grid.memfence
+    experimental.real_func algorithms.parallel_sort algorithms.PrefixSumExecutor
+""".split()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import program; program.main()",
+        "import runpy; runpy.run_path('program.py', run_name='main')['main']()",
+    ],
+)
+@pytest.mark.oracle_differs("those that point at modules of the user's are ignored")
+def test_deprecations_of_the_package_show_once(tmp_path, monkeypatch, start):
+    (tmp_path / "program.py").write_text(DEPRECATED)
+    monkeypatch.chdir(tmp_path)
+    err = run(start, PYTHONPATH=os.pathsep.join([*sys.path, str(tmp_path)])).stderr
+    for name in OLD_NAMES:
+        assert len(re.findall(rf"qd\.{re.escape(name)}\b\S* is deprecated", err)) == 1, (name, err)
+    assert "what another package deprecates" not in err
+
+
+@pytest.mark.parametrize(
+    "options, before, after, shown",
+    [
+        ("", "", "", "once"),
+        ("ignore", "", "", "no"),
+        ("ignore::DeprecationWarning", "", "", "no"),
+        ("error", "", "", "raised"),
+        ("always", "", "", "twice"),
+        ("", "warnings.simplefilter('error', DeprecationWarning)", "", "raised"),
+        ("", "warnings.filterwarnings('ignore', category=DeprecationWarning)", "", "no"),
+        ("", "", "warnings.simplefilter('ignore')", "no"),
+        ("", "", "warnings.filterwarnings('error', 'qd.experimental')", "raised"),
+        ("", "warnings.resetwarnings()", "", "once"),
+    ],
+)
+@pytest.mark.oracle_differs("its own rule stands before the command line's")
+def test_rules_of_the_user_for_deprecations(tmp_path, monkeypatch, options, before, after, shown):
+    (tmp_path / "program.py").write_text(
+        "import quadrants as qd\ndef main():\n for _ in range(2): qd.experimental.real_func(lambda: None)\n"
+    )
+    code = f"import warnings\n{before}\nimport program\n{after}\nprogram.main()"
+    path = os.pathsep.join([*sys.path, str(tmp_path)])
+    out = run(code, PYTHONPATH=path, PYTHONWARNINGS=options)
+    got = out.stderr.count("DeprecationWarning: qd.experimental.real_func")
+    raised = "Traceback" in out.stderr
+    assert ("raised" if raised else ("no", "once", "twice")[got]) == shown, out.stderr
