@@ -310,3 +310,24 @@ def test_logging(capfd, monkeypatch):
 
 def test_python_backend_needs_no_native():
     assert impl.is_python_backend() is False
+
+
+def test_one_config_is_filled_by_each_init():
+    cfg = impl.default_cfg()
+    qd.reset()
+    assert (cfg.debug, cfg.opt_level, cfg.offline_cache) == (False, 1, False)
+    cfg.debug = True
+    assert impl.default_cfg() is cfg and impl.default_cfg().debug  # kept until a reset
+    qd.init(arch=qd.cpu, opt_level=2, default_fp=qd.f64, log_level=qd.ERROR)
+    assert impl.default_cfg() is cfg and qd.cfg is not cfg
+    assert (cfg.debug, cfg.opt_level, cfg.default_fp) == (False, 2, qd.f64)
+    cfg.opt_level, qd.cfg.random_seed = 5, 3
+    assert (qd.cfg.opt_level, cfg.random_seed) == (2, 0)
+    qd.reset()
+    assert (cfg.opt_level, cfg.default_fp) == (1, qd.f32)
+    qd.init(arch=qd.cpu, random_seed=4, log_level=qd.ERROR, _test_mode=True)
+    assert impl.default_cfg() is cfg and cfg.random_seed == 4 and cfg.offline_cache
+    assert qd.cfg is None
+    with pytest.raises(KeyError):
+        qd.init(arch=qd.cpu, opt_level=4, nonsense=3)
+    assert impl.default_cfg() is cfg and cfg.opt_level == 4

@@ -136,6 +136,9 @@ class CompileConfig:
     default_up: DataType
 
     def __init__(self) -> None:
+        self._set_defaults()
+
+    def _set_defaults(self) -> None:
         values = self.__dict__
         values["_hash"] = None
         values["arch"] = core.host_arch()
@@ -168,6 +171,11 @@ class CompileConfig:
         self.__dict__["_hash"] = None
         if core.native_loaded() and (live := core.live_program()) and live.config() is self:
             core.set_config_option(name, native_value(value))
+
+    def _copy(self) -> CompileConfig:
+        made = object.__new__(CompileConfig)
+        made.__dict__.update(self.__dict__, _hash=None)
+        return made
 
     def as_dict(self) -> dict[str, Any]:
         """Every option as native code takes it: architectures and dtypes by name."""

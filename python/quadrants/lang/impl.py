@@ -242,11 +242,20 @@ def current_cfg() -> CompileConfig:
     return pyquadrants.prog.config()
 
 
-def default_cfg() -> CompileConfig:
-    """A config with every option at its default."""
-    from quadrants.lang._config import CompileConfig
+_default_cfg: CompileConfig | None = None
 
-    return CompileConfig()
+
+def default_cfg() -> CompileConfig:
+    """The config that `qd.init` fills; a reset takes it back to the defaults.
+
+    The same object always. A program has a copy: writes to the one change nothing in the other.
+    """
+    global _default_cfg
+    if _default_cfg is None:
+        from quadrants.lang._config import CompileConfig
+
+        _default_cfg = CompileConfig()
+    return _default_cfg
 
 
 def _end() -> None:
@@ -265,6 +274,8 @@ def reset() -> None:
         coverage._harvest_field()
     runtime.clear()
     runtime._set_defaults()
+    if _default_cfg is not None:
+        _default_cfg._set_defaults()
     for hook in _at_reset:
         hook()
 

@@ -343,7 +343,7 @@ def init(
         )
     reset()
 
-    cfg = CompileConfig()
+    cfg = impl.default_cfg()
     cfg.offline_cache = True
     args = _Arguments(kwargs, os.environ)
     special = _resolve(args, cfg, default_fp, default_ip)
@@ -363,7 +363,7 @@ def init(
     runtime.print_non_pure = print_non_pure
     runtime.src_ll_cache = src_ll_cache
     try:
-        runtime.create_program(cfg)
+        runtime.create_program(cfg._copy())
         if not impl.is_python_backend():
             runtime.materialize()
             if os.environ.get("QD_KERNEL_COVERAGE") == "1":
