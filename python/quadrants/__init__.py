@@ -178,3 +178,11 @@ def _show_own_deprecations() -> None:
 _show_own_deprecations()
 
 from quadrants import _banner  # noqa: E402, F401  (prints)
+
+# Variables that are read at import: a mistake in one shows now. While they are unset nothing is loaded.
+for _variable, _reader in (
+    ("QD_LOG_LEVEL", "_logging"),
+    ("QD_PERFDISPATCH_FORCE", "lang._perf_dispatch"),
+):
+    if _os.environ.get(_variable):
+        _importlib.import_module(f"quadrants.{_reader}")

@@ -276,3 +276,25 @@ def test_rules_of_the_user_for_deprecations(tmp_path, monkeypatch, options, befo
     got = out.stderr.count("DeprecationWarning: qd.experimental.real_func")
     raised = "Traceback" in out.stderr
     assert ("raised" if raised else ("no", "once", "twice")[got]) == shown, out.stderr
+
+
+@pytest.mark.parametrize(
+    "variable, value, text",
+    [
+        ("QD_LOG_LEVEL", "bogus", "RuntimeError: Unknown logging level [bogus]."),
+        ("QD_LOG_LEVEL", "warn", None),
+        ("QD_LOG_LEVEL", "", None),
+        (
+            "QD_PERFDISPATCH_FORCE",
+            "a:b,c",
+            "ValueError: Malformed QD_PERFDISPATCH_FORCE entry 'c'.",
+        ),
+        ("QD_PERFDISPATCH_FORCE", "a:b", None),
+    ],
+)
+@pytest.mark.oracle_differs("its text names the place in its source")
+def test_variables_that_are_read_at_import(variable, value, text):
+    path = os.pathsep.join(sys.path)
+    out = run("import quadrants; print('imported')", **{variable: value, "PYTHONPATH": path})
+    assert text in out.stderr if text else not out.stderr and "imported" in out.stdout, out.stderr
+    assert bool(out.returncode) == bool(text)
