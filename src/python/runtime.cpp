@@ -358,7 +358,8 @@ PyObject* has_device(PyObject*, PyObject* name) {
 
 PyObject* device_problem(PyObject*, PyObject* name) {
     const bool is_cuda = PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "cuda");
-    return PyUnicode_FromString(is_cuda ? runtime::cuda::why_not().c_str() : "not built");
+    return PyUnicode_FromString(is_cuda ? runtime::cuda::why_not().c_str()
+                                        : "this build has no such backend");
 }
 
 PyObject* cuda_compute_capability(PyObject*, PyObject*) {

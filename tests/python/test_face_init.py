@@ -331,3 +331,28 @@ def test_one_config_is_filled_by_each_init():
     with pytest.raises(KeyError):
         qd.init(arch=qd.cpu, opt_level=4, nonsense=3)
     assert impl.default_cfg() is cfg and cfg.opt_level == 4
+
+
+@pytest.mark.oracle_differs("it names the library alone")
+def test_a_missing_driver_is_told_once(tmp_path):
+    code = """
+import quadrants as qd
+from quadrants._lib import core
+from quadrants.lang.misc import is_arch_supported
+for arch in qd.cuda, qd.amdgpu, qd.gpu, qd.cuda:
+    qd.init(arch=arch)
+print(core.with_cuda(), is_arch_supported(qd.amdgpu))
+"""
+    for off, told in ("", [1, 1]), ("0", [0, 0]):
+        env = {**os.environ, "LD_LIBRARY_PATH": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+        if off:
+            env.update(QD_ENABLE_CUDA=off, QD_ENABLE_AMDGPU=off)
+        out = subprocess.run(
+            [sys.executable, "-c", code.rpartition("print")[0] if off else code],
+            env=env, capture_output=True, text=True,
+        )  # fmt: skip
+        assert not out.returncode, out.stderr
+        if not off and "True" in out.stdout:
+            pytest.skip("there is a driver")
+        got = [out.stderr.count(f"{name} cannot be used: ") for name in ("cuda", "amdgpu")]
+        assert got == told, out.stderr

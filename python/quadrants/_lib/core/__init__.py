@@ -118,11 +118,11 @@ def arch_uses_llvm(arch: Arch) -> bool:
 
 
 def with_cuda() -> bool:
-    return _has_device("cuda")
+    return _has_device("cuda") or _tell_why_not("cuda")
 
 
 def with_amdgpu() -> bool:
-    return _has_device("amdgpu")
+    return _has_device("amdgpu") or _tell_why_not("amdgpu")
 
 
 def with_metal() -> bool:
@@ -136,6 +136,18 @@ def with_vulkan() -> bool:
 def _has_device(name: str) -> bool:
     probe = getattr(_native(), "has_device", None)
     return bool(probe is not None and probe(name))
+
+
+_told: set[str] = set()  # devices whose absence is in the log
+
+
+def _tell_why_not(name: str) -> bool:
+    if name not in _told:
+        _told.add(name)
+        from quadrants import _logging
+
+        _logging.warn(f"{name} cannot be used: {_native().device_problem(name)}")
+    return False
 
 
 def get_max_num_indices() -> int:
