@@ -434,13 +434,17 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     }
     if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });
     bool others = false;
+    const uint64_t launch = k.launches;
     std::unique_ptr<Specialisation> built =
         build_specialisation(k, args, k.parameters->size(), &others);
     if (others) {
         PyObject* r = try_specialisation(k, *k.specialisations->front(), args, stream, matched);
         return matched == Match::no ? call_cold(k, args, stream, nested) : r;
     }
-    if (!built) return nullptr;
+    if (!built) {
+        k.refused = launch;
+        return nullptr;
+    }
     Specialisation& made = *built;
     specialisations.insert(specialisations.begin(), std::move(built));
     PyObject* r = try_specialisation(k, made, args, stream, matched);
@@ -842,6 +846,10 @@ PyObject* launch_count(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(as_kernel(self)->launches);
 }
 
+PyObject* refused_launch(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(as_kernel(self)->refused);
+}
+
 // As for functions: a copy is the kernel itself, and a pickle names it.
 PyObject* kernel_reduce(PyObject* self, PyObject*) {
     return PyObject_GetAttrString(as_kernel(self)->definition, "__qualname__");
@@ -858,6 +866,8 @@ PyGetSetDef kernel_getset[] = {
     {"__module__", entry<kernel_own_name>, entry<kernel_set_own_name>, nullptr, kModule},
     {"is_pure", entry<kernel_name>, entry<kernel_set_definition>, nullptr, kPure},
     {"_launches", entry<launch_count>, nullptr, "How many calls there were.", nullptr},
+    {"_refused", entry<refused_launch>, nullptr,
+     "The number of the last call that could not be compiled.", nullptr},
     {"_specialisations", entry<describe_specialisations>, nullptr, "What each specialisation is.",
      nullptr},
     {"_graph_tables", entry<graph_tables>, nullptr,

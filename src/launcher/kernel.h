@@ -186,6 +186,7 @@ struct KernelObject {
     uint32_t active;         // calls in progress: they use both, so neither is cleared
     uint32_t active_forks;   // Session::forks when they were counted: a parent's are not here
     uint64_t launches;       // calls so far
+    uint64_t refused;        // the last of them for which no specialisation could be made
     uint8_t derivative;      // frontend::LoweredKernel::derivative
     bool is_graph;           // graph=True, and no derivative
     std::string* signature;  // the annotations as text: part of the cache key

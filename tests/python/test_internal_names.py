@@ -121,6 +121,30 @@ def test_observations_of_plain_kernels(start):
     assert plain_kernel._primal.fe_ll_cache_observations.cache_hit
 
 
+def test_what_cannot_be_compiled_is_found_nowhere(start):
+    @qd.kernel
+    def k(x: qd.types.ndarray(), n: qd.template()):
+        x[0] = 1 if qd.static(n) else unknown  # noqa: F821
+
+    def found():
+        return k._primal.launch_observations.found_kernel_in_materialize_cache
+
+    start()
+    x = qd.ndarray(qd.i32, 3)
+    for _ in range(2):
+        with pytest.raises(qd.QuadrantsNameError):
+            k(x, 0)
+        assert not found()
+    for seen in False, True:
+        k(x, 1)
+        assert found() == seen
+    with pytest.raises(qd.QuadrantsRuntimeTypeError):
+        k(3, 1)
+    assert not found()
+    k(x, 1)
+    assert found()
+
+
 def test_tables_of_a_kernel(start):
     x = start(offline_cache=False)
     call(x)

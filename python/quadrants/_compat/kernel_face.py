@@ -255,7 +255,9 @@ class KernelFace(metaclass=WatchedClass):
         state = self._observed()
         native = self._native and self._native()
         state["launch_observations"].found_kernel_in_materialize_cache = bool(
-            native is not None and native._launches > 0 and native._launches != state["built_at"]
+            native is not None
+            and native._launches > 0
+            and native._launches not in (state["built_at"], native._refused)
         )
         return state["launch_observations"]
 
