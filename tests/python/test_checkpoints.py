@@ -349,6 +349,8 @@ MISTAKES = [
     ("with qd.checkpoint(1):" + LOOP, "missing required argument `yield_on`"),
     ("with qd.checkpoint(yield_on=f):" + LOOP, "missing required argument `cp_id`"),
     ("with qd.checkpoint(1, yield_on=f, z=1):" + LOOP, "unexpected keyword argument"),
+    ("with qd.checkpoint(1, f, yield_on=f):" + LOOP, "got `yield_on` both positionally and as a keyword"),
+    ("with qd.checkpoint(1, cp_id=1, yield_on=f):" + LOOP, "got `cp_id` both positionally and as a keyword"),
     ("with qd.checkpoint(True, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
     ("with qd.checkpoint(-1, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
     ("with qd.checkpoint(Below.A, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),

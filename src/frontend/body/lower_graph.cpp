@@ -417,14 +417,15 @@ Flow Body::checkpoint(const Node* n, const Node* call) {
     if (call->list.size() > 1) flag = call->list[1];
     for (const Node* keyword : call->list2) {
         const std::string name = text(keyword->name);
-        if (name == "cp_id")
-            label = keyword->a;
-        else if (name == "yield_on")
-            flag = keyword->a;
-        else
+        if (name != "cp_id" && name != "yield_on")
             raise_at(call, Kind::syntax,
                      "qd.checkpoint() got unexpected keyword argument '" + name +
                          "'; only 'cp_id' and 'yield_on' are supported");
+        const Node*& given = name == "cp_id" ? label : flag;
+        if (given)
+            raise_at(call, Kind::syntax,
+                     "qd.checkpoint() got `" + name + "` both positionally and as a keyword");
+        given = keyword->a;
     }
     if ((!label && !flag) || call->list.size() > 2)
         raise_at(call, Kind::syntax,
