@@ -237,8 +237,10 @@ def set_kernel_profiler_metrics(metric_list: list[CuptiMetric] | None = None) ->
 @contextmanager
 def collect_kernel_profiler_metrics(
     metric_list: list[CuptiMetric] | None = None,
-) -> Iterator[None]:
+) -> "Iterator[KernelProfiler]":
     """Collects hardware counters inside the `with` block; timings start over before and after.
+
+    It gives what can be asked meanwhile.
 
     Args:
         metric_list: the counters; None chooses "global_access".
@@ -246,9 +248,38 @@ def collect_kernel_profiler_metrics(
     on = _is_on()
     if on:
         core.profile_clear()
-    yield
+    yield _kernel_profiler
     if on:
         clear_kernel_profiler_info()
+
+
+class KernelProfiler:
+    """What this module does for kernels, as one object."""
+
+    COUNT, TRACE = "count", "trace"
+
+    print_info = staticmethod(print_kernel_profiler_info)
+    query_info = staticmethod(query_kernel_profiler_info)
+    clear_info = staticmethod(clear_kernel_profiler_info)
+    get_total_time = staticmethod(get_kernel_profiler_total_time)
+    set_toolkit = staticmethod(set_kernel_profiler_toolkit)
+    set_metrics = staticmethod(set_kernel_profiler_metrics)
+    collect_metrics_in_context = staticmethod(collect_kernel_profiler_metrics)
+
+    @staticmethod
+    def get_kernel_profiler_mode() -> bool:
+        """Whether kernels are timed."""
+        import quadrants as qd
+
+        return bool(qd.cfg is not None and qd.cfg.kernel_profiler)
+
+
+_kernel_profiler = KernelProfiler()
+
+
+def get_default_kernel_profiler() -> KernelProfiler:
+    """The one there is."""
+    return _kernel_profiler
 
 
 def get_predefined_cupti_metrics(name: str = "") -> list[CuptiMetric] | None:
