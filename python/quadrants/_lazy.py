@@ -167,7 +167,8 @@ def lazy_names(
     """
 
     if "__all__" in namespace:
-        namespace["__all__"] = [*namespace["__all__"], *(n for n in where if n[0] != "_")]
+        public = (n for n in where if n[0] != "_")
+        namespace["__all__"] = [*dict.fromkeys([*namespace["__all__"], *public])]
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # of `from module import *`

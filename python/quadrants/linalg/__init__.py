@@ -15,8 +15,4 @@ __all__ = sorted(_WHERE)
 
 _ALSO = "matrixfree_cg sparse_cg sparse_matrix sparse_solver"
 _MODULES = {n: f"{__name__}.{n}" for n in (*_ALSO.split(), *_HOMES)}
-__getattr__, _ = _lazy_names(__name__, globals(), {**_WHERE, **_MODULES})
-
-
-def __dir__() -> list[str]:
-    return [*__all__, *(n for n in [*globals()] if n.startswith("_"))]
+__getattr__, __dir__ = _lazy_names(__name__, globals(), {**_WHERE, **_MODULES})

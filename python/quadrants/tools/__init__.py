@@ -4,7 +4,7 @@ from quadrants._lazy import lazy_names as _lazy_names
 
 __all__ = ["PLYWriter", "write_vtk"]
 
-__getattr__, _ = _lazy_names(
+__getattr__, __dir__ = _lazy_names(
     __name__,
     globals(),
     {
