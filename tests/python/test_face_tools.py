@@ -50,6 +50,52 @@ def test_ply(tmp_path):
         writer().add_vertex_alpha([1, 2])
 
 
+def test_ply_with_two_channels_of_one_name(tmp_path, capsys):
+    w = writer()
+    w.add_vertex_channel("id", "double", np.array([0.1, 0.2, 1 / 3]))
+    w.add_face_channel("piece", "uchar", np.array([7]))
+    keys = "id", "piece"
+    warnings = [f"WARNING: duplicate key {key} detected" for key in keys]
+    assert capsys.readouterr().out.splitlines() == warnings
+    w.export_ascii(str(tmp_path / "a.ply"))
+    header, body = (tmp_path / "a.ply").read_text().split("end_header\n")
+    assert header.count("property int id\n") == header.count("property double id\n") == 1
+    assert body.splitlines()[2:] == ["0.0 1.0 2.0 2 0.3333333333333333 ", "3 0 1 2 1 7 "]
+    w.export(str(tmp_path / "b.ply"))
+    header, body = (tmp_path / "b.ply").read_bytes().split(b"end_header\n")
+    assert header.count(b" id\n") == header.count(b" piece\n") == 2
+    vertex = np.frombuffer(body[48:72], [("pos", "<f4", 3), ("id", "<i4"), ("again", "<f8")])
+    assert (vertex["id"], vertex["again"]) == (2, 1 / 3)
+    assert body[72:] == bytes([3, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 7])
+
+
+def test_ply_numbers_are_as_short_as_their_type_allows(tmp_path):
+    w = qd.tools.PLYWriter(3)
+    w.add_vertex_pos(np.array([0.1, 1e-7, 1e10]), np.arange(3) / 3, np.array([np.nan, np.inf, 2]))
+    w.export_ascii(str(tmp_path / "a.ply"))
+    body = (tmp_path / "a.ply").read_text().split("end_header\n")[1]
+    assert body == "0.1 0.0 nan \n1e-07 0.33333334 inf \n1e+10 0.6666667 2.0 \n"
+
+
+@pytest.mark.parametrize("corners", [[0, 1, 3], [0, 1, -1], None])
+def test_ply_that_is_refused_leaves_no_file(tmp_path, corners):
+    w = qd.tools.PLYWriter(3, 1)
+    w.add_vertex_pos(np.zeros(3), np.zeros(3), np.zeros(3))
+    if corners is not None:
+        w.add_faces(np.array(corners))
+    for export in w.export, w.export_ascii:
+        with pytest.raises(AssertionError, match="The face indices are invalid"):
+            export(str(tmp_path / "a.ply"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_tools_and_linalg():
+    for module in qd.tools, qd.linalg:
+        names = dir(module)
+        assert len(names) == len(set(names)) and set(module.__all__) <= set(names)
+    assert {"PLYWriter", "write_vtk"} <= set(dir(qd.tools))
+
+
 def test_profiler_is_off(capfd):
     qd.init(arch=qd.cpu)  # which lets warnings through
     p = qd.profiler
@@ -117,6 +163,13 @@ def test_profiled_tasks(profiled, capfd):
     with p.collect_kernel_profiler_metrics(p.get_predefined_cupti_metrics("global_access")):
         profiled()
     assert p.query_kernel_profiler_info("fill_all").counter == 0
+    with p.collect_kernel_profiler_metrics() as kernels:
+        profiled()
+        assert kernels.query_info("fill_all").counter == 1 and kernels.get_total_time() > 0
+        kernels.print_info(kernels.TRACE)
+        assert "Number of records:" in capfd.readouterr().out
+    assert kernels is p.kernel_profiler.get_default_kernel_profiler()
+    assert kernels.get_kernel_profiler_mode()
     assert p.set_kernel_profiler_toolkit("cupti") is False
     with pytest.raises(ValueError):
         p.print_kernel_profiler_info("other")

@@ -29,7 +29,8 @@ class PLYWriter:
         comment: text for the header.
 
     Raises:
-        AssertionError: no vertices, or another face type; in `export`, vertices without positions.
+        AssertionError: no vertices, fewer than no faces, or another face type; in `export`, vertices without positions, and
+            corners of faces that are no vertices.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class PLYWriter:
         comment: str = "created by PLYWriter",
     ) -> None:
         assert num_vertices > 0, "num_vertices should be greater than 0"
+        assert num_faces >= 0, "num_faces shouldn't be less than 0"
         assert face_type in ("tri", "quad"), f"face_type must be 'tri' or 'quad', got {face_type!r}"
         self.num_vertices = num_vertices
         self.num_faces = num_faces
@@ -59,7 +61,7 @@ class PLYWriter:
             data_type: a PLY type such as "float" or "int"; another one is told, and the channel left out.
             data: the numbers.
         """
-        self._vertex += self._channel(key, data_type, data, self.num_vertices)
+        self._vertex += self._channel(self._vertex, key, data_type, data, self.num_vertices)
 
     def add_vertex_pos(self, x: Any, y: Any, z: Any) -> None:
         """Positions x, y, z: arrays or lists of one number per vertex."""
@@ -118,7 +120,7 @@ class PLYWriter:
             data_type: a PLY type such as "float" or "int"; another one is told, and the channel left out.
             data: the numbers.
         """
-        self._face += self._channel(key, data_type, data, self.num_faces)
+        self._face += self._channel(self._face, key, data_type, data, self.num_faces)
 
     def add_face_id(self) -> None:
         """The number of each face, from 0."""
@@ -134,24 +136,26 @@ class PLYWriter:
         """Writes a binary file to path."""
         self._check_positions()
         order = "<" if sys.byteorder == "little" else ">"
-        with open(path, "wb") as f:
-            f.write(self._header(f"binary_{sys.byteorder}_endian").encode())
-            f.write(self._table(self._vertex, order, self.num_vertices).tobytes())
-            if self.num_faces:
-                faces = self._table(self._face, order, self.num_faces, with_indices=True)
-                f.write(faces.tobytes())
+        parts = [self._header(f"binary_{sys.byteorder}_endian").encode()]
+        parts.append(self._table(self._vertex, order, self.num_vertices).tobytes())
+        if self.num_faces:
+            faces = self._table(self._face, order, self.num_faces, with_indices=True)
+            parts.append(faces.tobytes())
+        with open(path, "wb") as f:  # once all is there: what is refused leaves no file
+            f.writelines(parts)
 
     def export_ascii(self, path: str) -> None:
         """Writes a text file to path."""
         self._check_positions()
+        header = self._header("ascii")
         with open(path, "w", encoding="utf-8") as f:
-            f.write(self._header("ascii"))
-            for row in zip(*(data.tolist() for _, _, data in self._vertex)):
+            f.write(header)
+            # NumPy's own numbers: a float has as few digits as tell it from other floats.
+            for row in zip(*(data for _, _, data in self._vertex)):
                 f.write(" ".join(map(str, row)) + " \n")
             for k in range(self.num_faces):
-                corners = [self.corners, *self._indices[k].tolist()]
-                extra = [data[k].item() for _, _, data in self._face]
-                f.write(" ".join(map(str, corners + extra)) + " \n")
+                extra = [data[k] for _, _, data in self._face]
+                f.write(" ".join(map(str, (self.corners, *self._indices[k], *extra))) + " \n")
 
     def export_frame(self, series_num: int, path: str) -> None:
         """Writes the binary file `<path>_NNNNNN.ply`, numbered series_num."""
@@ -172,10 +176,14 @@ class PLYWriter:
             self.add_vertex_channel(key, data_type, data)
 
     @staticmethod
-    def _channel(key: str, data_type: str, data: Any, count: int) -> list[tuple[str, str, Any]]:
+    def _channel(
+        others: list[tuple[str, str, Any]], key: str, data_type: str, data: Any, count: int
+    ) -> list[tuple[str, str, Any]]:
         if data_type not in _TYPES:
             print(f"Unknown type {data_type} detected, skipping this channel")
             return []
+        if any(key == other for other, _, _ in others):  # readers may take either
+            print(f"WARNING: duplicate key {key} detected")
         flat = np.asarray(data).reshape(-1).astype(_TYPES[data_type])
         assert flat.size == count, f"Channel {key!r} needs {count} numbers, got {flat.size}"
         return [(key, data_type, flat)]
@@ -189,7 +197,12 @@ class PLYWriter:
         ]
         lines += [f"property {kind} {key}" for key, kind, _ in self._vertex]
         if self.num_faces:
-            assert self._indices is not None, "add_faces comes before export"
+            assert self._indices is not None, (
+                "The face indices are invalid: add_faces comes before export"
+            )
+            assert self._indices.min() >= 0 and self._indices.max() < self.num_vertices, (
+                f"The face indices are invalid: vertices are 0 to {self.num_vertices - 1}"
+            )
             lines += [f"element face {self.num_faces}", "property list uchar int vertex_indices"]
             lines += [f"property {kind} {key}" for key, kind, _ in self._face]
         return "\n".join([*lines, "end_header", ""])
@@ -202,14 +215,16 @@ class PLYWriter:
         with_indices: bool = False,
     ) -> Any:
         """The channels as one packed record per vertex or face."""
-        fields: list[Any] = [(key, order + _TYPES[kind]) for key, kind, _ in channels]
+        fields: list[Any] = [  # by their number: two may have one name
+            (str(n), order + _TYPES[kind]) for n, (_, kind, _) in enumerate(channels)
+        ]
         if with_indices:
             fields = [("count", "u1"), ("corners", order + "i4", (self.corners,)), *fields]
         table = np.zeros(count, dtype=fields)
         if with_indices:
             table["count"], table["corners"] = self.corners, self._indices
-        for key, _, data in channels:
-            table[key] = data
+        for n, (_, _, data) in enumerate(channels):
+            table[str(n)] = data
         return table
 
 
