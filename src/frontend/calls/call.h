@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,27 @@ struct Key {
     }
 };
 
-// What a specialisation depends on.
-Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l);
 inline bool is_local_place(const ir::Value* root) {
     return !root->def || root->def->op == ir::Op::slot;
 }
+// The whole variable of which it is a part.
+inline Ref root_place(const ExprObject* e) {
+    auto* root = const_cast<ir::Value*>(ir::root_of_place(e->value()));
+    return make_place(root, ExprKind::variable, false, false);
+}
+
+// What a specialisation depends on.
+Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l);
+// Variables of the caller that several references lead to. A real function has one copy of each for
+// all of them; other funcs are expanded in place instead.
+struct SharedVariables {
+    std::vector<const ir::Value*> roots;
+
+    SharedVariables(const FuncSignature& s, const std::vector<Arg>& args);
+    int number(const ir::Value* root) const {  // -1: of one reference alone
+        const auto at = std::ranges::find(roots, root);
+        return at == roots.end() ? -1 : static_cast<int>(at - roots.begin());
+    }
+};
 
 }  // namespace qd::frontend

@@ -108,18 +108,24 @@ bool can_be_copied(const std::vector<Arg>& args) {
 // The operands of a call: evaluated in the caller, in the order the callee's parameters were made.
 struct Operands {
     Lowering& caller;
+    SharedVariables shared;
     std::vector<ir::Value*> values;
     std::vector<Ref> locals;
+    std::vector<bool> passed = std::vector<bool>(shared.roots.size());  // of `shared`
     void place(ir::Value* p) {
         p = ir::resolve(p);
         const ir::Inst* d = p->def;
-        for (int i = 0; i < d->operand_count; ++i) {
+        for (int i = 0; d && i < d->operand_count; ++i) {
             ir::Value* o = d->operand(i);
             if (o->type.is_place())
                 place(o);
             else
                 values.push_back(o);
         }
+    }
+    void copy(Ref variable) {
+        values.push_back(caller.b.load(as_expr(variable.get())->value()));
+        locals.push_back(std::move(variable));
     }
     Ref leaf(PyObject* o, bool by_reference) {
         ExprObject* e = as_expr(o);
@@ -129,21 +135,25 @@ struct Operands {
             values.push_back(to_value(o));
         } else {
             const ir::Value* root = ir::root_of_place(e->value());
-            if (!is_local_place(root)) {
-                place(e->value());
-            } else {
-                values.push_back(caller.b.load(e->value()));
-                locals.push_back(Ref::borrow(o));
+            const int number = shared.number(root);
+            if (number >= 0 && !passed[static_cast<size_t>(number)]) {
+                passed[static_cast<size_t>(number)] = true;
+                copy(root_place(e));
             }
+            if (number >= 0 || !is_local_place(root))
+                place(e->value());
+            else
+                copy(Ref::borrow(o));
         }
         return Ref::borrow(o);
     }
 };
 
 // Emits the call; false if the specialisation does not fit (an array changed its type).
-bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
+bool emit_call(Entry& e, const FuncSignature& s, Body& caller, const std::vector<Arg>& args,
+               Val& out) {
     Lowering& l = caller.low;
-    Operands operands{l, {}, {}};
+    Operands operands{l, SharedVariables(s, args), {}, {}};
     for (const Arg& a : args)
         if (a.mode != Mode::constant)
             map_leaves(a.v.get(),
@@ -205,7 +215,7 @@ struct FuncCall {
                       ": recursion at run time is not supported in Quadrants functions");
         e.recursive = true;
         Val out;
-        if (!emit_call(e, caller, plan, out))
+        if (!emit_call(e, s, caller, plan, out))
             raise(Kind::compilation, "internal error: a recursive call does not fit");
         return out;
     }
@@ -295,7 +305,7 @@ struct FuncCall {
             if (could_hold_task(e)) return expand();
             Val out;
             merge_facts(e, caller.unit, plan);
-            if (emit_call(e, caller, plan, out)) {
+            if (emit_call(e, s, caller, plan, out)) {
                 ++l.kernel->out->func_calls;
                 l.kernel->has_print |= e.has_print;
                 if (e.unit->foreign) set_aside();  // never shared

@@ -58,7 +58,7 @@ void place_key(Key& k, ir::Value* place) {
     }
 }
 
-void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
+void leaf_key(Key& k, const ExprObject* e, bool by_reference, const SharedVariables& shared) {
     if (e->kind == ExprKind::array) {
         k.tag('a');
         k.word(e->type().word());
@@ -73,15 +73,19 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
         const bool local = is_local_place(root);
         k.tag(e->shared ? 's' : 'r');
         k.tag(e->read_only ? '1' : '0');
-        if (local)
+        if (const int number = local ? shared.number(root) : -1; number >= 0) {
+            k.tag('=');
+            k.word(static_cast<uint64_t>(number));
+            place_key(k, e->value());
+        } else if (local)
             k.word(e->type().word());
         else
             place_key(k, e->value());
     }
 }
 
-void tree_key(Key& k, PyObject* o, bool by_reference) {
-    if (is_expr(o)) return leaf_key(k, as_expr(o), by_reference);
+void tree_key(Key& k, PyObject* o, bool by_reference, const SharedVariables& shared) {
+    if (is_expr(o)) return leaf_key(k, as_expr(o), by_reference, shared);
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
         need_stack();
         const bool list = PyList_CheckExact(o);
@@ -89,7 +93,8 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
         k.tag(list ? 'L' : 'T');
         k.word(static_cast<uint64_t>(n));
         for (Py_ssize_t i = 0; i < n; ++i)
-            tree_key(k, list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i), by_reference);
+            tree_key(k, list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i), by_reference,
+                     shared);
         return;
     }
     const bool structure = is_struct(o);
@@ -101,7 +106,7 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
         PyObject *key, *item;
         for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);) {
             constant_key(k, key);
-            tree_key(k, item, by_reference);
+            tree_key(k, item, by_reference, shared);
         }
         return;
     }
@@ -142,10 +147,29 @@ bool is_settled_tree(PyObject* o) {
 
 }  // namespace
 
+SharedVariables::SharedVariables(const FuncSignature& s, const std::vector<Arg>& args) {
+    if (!s.is_real) return;
+    std::vector<const ir::Value*> seen;
+    const auto see = [&](PyObject* o) {
+        const ExprObject* e = as_expr(o);
+        if (e->kind == ExprKind::variable || e->kind == ExprKind::element) {
+            const ir::Value* root = ir::root_of_place(e->value());
+            if (is_local_place(root) && std::ranges::find(seen, root) != seen.end() &&
+                number(root) < 0)
+                roots.push_back(root);
+            seen.push_back(root);
+        }
+        return Ref::borrow(o);
+    };
+    for (const Arg& a : args)
+        if (a.mode == Mode::reference) map_leaves(a.v.get(), see);
+}
+
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l) {
     Key k;
     k.object(s.definition.get());
     k.word(l.kernel->options_id);
+    const SharedVariables shared(s, args);
     for (const Arg& a : args) {
         // What is in an object without a place can't be looked up again: its body is this kernel's.
         PyObject* o = a.v.get();
@@ -158,7 +182,7 @@ Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering&
             constant_key(k, a.v.get());
         } else {
             k.tag(a.v.prov ? 'p' : 'n');
-            tree_key(k, a.v.get(), a.mode == Mode::reference);
+            tree_key(k, a.v.get(), a.mode == Mode::reference, shared);
         }
     }
     return k;

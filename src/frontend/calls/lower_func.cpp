@@ -43,17 +43,21 @@ struct Passing {
     };
     std::vector<Local> locals;
     bool must_expand = false;
+    SharedVariables shared;
+    std::vector<ir::Value*> shared_slots{shared.roots.size()};  // by number; null: not yet
 
     ir::Value* pass(ir::Value* v) {
         return callee.b.function->add_param(*callee.b.function->body, v->type);
     }
-    ir::Value* rebuild(ir::Value* place) {
+    // `slot`: what a local variable is in the callee.
+    ir::Value* rebuild(ir::Value* place, ir::Value* slot = nullptr) {
         place = ir::resolve(place);
         const ir::Inst* d = place->def;
+        if (slot && is_local_place(place)) return slot;
         std::vector<ir::Value*> inner;
         for (int i = 0; i < d->operand_count; ++i) {
             ir::Value* o = d->operand(i);
-            inner.push_back(o->type.is_place() ? rebuild(o) : pass(o));
+            inner.push_back(o->type.is_place() ? rebuild(o, slot) : pass(o));
         }
         return callee.b.typed(d->op, place->type, inner, d->imm, d->ref);
     }
@@ -76,11 +80,20 @@ struct Passing {
         const ir::Value* root = ir::root_of_place(e->value());
         if (!is_local_place(root))
             return make_place(rebuild(e->value()), e->kind, e->shared, e->read_only);
-        ir::Value* in = pass(caller.b.load(e->value()));
+        if (const int number = shared.number(root); number >= 0) {
+            ir::Value*& slot = shared_slots[static_cast<size_t>(number)];
+            if (!slot) slot = copy_in(root_place(e));
+            return make_place(rebuild(e->value(), slot), e->kind, false, e->read_only);
+        }
+        ir::Value* slot = copy_in(Ref::borrow(o));
+        return make_place(slot, ExprKind::variable, false, e->read_only);
+    }
+    ir::Value* copy_in(Ref target) {
+        ir::Value* in = pass(caller.b.load(as_expr(target.get())->value()));
         ir::Value* slot = callee.b.slot(in->type);
         callee.b.store(slot, in);
-        locals.push_back({Ref::borrow(o), slot});
-        return make_place(slot, ExprKind::variable, false, e->read_only);
+        locals.push_back({std::move(target), slot});
+        return slot;
     }
 };
 
@@ -285,7 +298,7 @@ void lower_func(Entry& e, Lowering& caller, const FuncSignature& s, const std::v
     callee.body = &body;
     callee.b.loc =
         e.function->new_loc({body.file_name, body.function_name, body.source.first_line});
-    Passing passing{caller, callee, {}, {}};
+    Passing passing{caller, callee, {}, false, SharedVariables(s, args)};
     ChangeCheck containers;
     try {
         const std::vector<Arg> inner = pass_arguments(e, args, passing, containers);

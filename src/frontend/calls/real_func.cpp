@@ -3,6 +3,7 @@
 // reference.
 
 #include "frontend/calls/entry.h"
+#include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 
 namespace qd::frontend {
@@ -11,6 +12,7 @@ namespace {
 using Body = Lowering::Body;
 
 Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& types) {
+    need_stack();
     const auto leaf = [&](ir::Type t) {
         types.push_back(t);
         // A stand-in that is only counted and retyped at calls.
