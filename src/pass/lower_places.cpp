@@ -50,11 +50,12 @@ constexpr Range kAll{-Range::kMost, Range::kMost};
 constexpr Range kFits{1 - Range::kMost, Range::kMost - 1};  // what was not cut
 
 // An i32 sum that wraps is another index than the sum in i64. No harm is done where the wrapped one
-// is out of range too: as far as 2^32 - 2^29 from zero it is, along axes of less than 2^29
-// elements. One value of which nothing is known, 2^31 from zero, and the indices of loops that do
-// not run to 2^29, stay within.
+// is out of range too: as far as 2^32 - 2^29 from zero it is, along axes that end within 2^29 of
+// zero. One value of which nothing is known, 2^31 from zero, and the indices of loops that do not
+// run to 2^29, stay within.
 constexpr int64_t kLongLoop = int64_t{1} << 29;
 constexpr Range kShortLoops{-kLongLoop, kLongLoop};
+constexpr Range kNearZero{-kLongLoop / 2, kLongLoop / 2};  // where other axes begin
 constexpr Range kNoneWraps{kLongLoop - (int64_t{1} << 32), (int64_t{1} << 32) - kLongLoop};
 
 bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
@@ -262,8 +263,11 @@ struct Lowering {
         int64_t constant = 0;
         // Outer terms first: their sum is what a loop over the innermost axis keeps.
         for (const Field::Term& t : field.terms_of(component)) {
-            Index x = index(b, place.operand(t.axis));
-            x.constant -= field.offset[t.axis];
+            const int64_t offset = field.offset[t.axis];
+            Value* given = place.operand(t.axis);
+            Index x = Range::only(offset).within(kNearZero) ? index(b, given) : equal(b, given);
+            x.constant -= offset;
+            x.exact = x.exact.plus(Range::only(offset), true);
             if (t.div == 1 && t.mod == 0) {
                 constant += x.constant * t.stride;
             } else {

@@ -155,6 +155,8 @@ def test_host_operations():
 def test_ndrange():
     assert list(qd.ndrange(2, (1, 3))) == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert list(qd.ndrange()) == [()] and list(qd.ndrange((3, 1))) == []
+    assert next(iter(qd.ndrange(2, (5, 2**31)))) == (0, 5)  # which no memory holds
+    assert next(iter(qd.ndrange(2**31, 2, axes=(1, 0)))) == (0, 0)
     assert list(qd.ndrange(2, np.int32(2), axes=(1, 0))) == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert qd.ndrange(2, 3, axes=(0, 1)).axes is None and qd.ndrange(2, (1, 3)).bounds == [
         (0, 2),

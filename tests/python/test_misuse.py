@@ -828,6 +828,14 @@ ring += [ring, ring]
 def holds_itself() -> qd.i32:
     return length(ring)
 
+@qd.real_func
+def declared(a: qd.i32) -> A:
+    return a
+
+@qd.kernel
+def of_an_annotation() -> qd.i32:
+    return declared(2)
+
 def attempt(f, *args):
     try:
         print("value", f(*args))
@@ -843,7 +851,7 @@ def after() -> qd.i32:
 @pytest.mark.oracle_differs("it crashes or overflows Python's own stack", run=False)
 def test_containers_nested_too_deeply(server, tmp_path):
     program = """
-    for k in (captured, of_a_func, unrolled, as_key, holds_itself):
+    for k in (captured, of_a_func, unrolled, as_key, holds_itself, of_an_annotation):
         attempt(k)
     attempt(template, A)
     shallow, equal = nested(2000), nested(2000)
@@ -852,8 +860,8 @@ def test_containers_nested_too_deeply(server, tmp_path):
     end = run(server, tmp_path, DEEP + textwrap.dedent(program), head="")
     assert end["end"] == "ok", end
     lines = end["printed"].splitlines()
-    assert len(lines) == 7 and set(lines[:6]) <= {"value 1", "refused True"}, end
-    assert "refused True" in lines and lines[6] == "1 1 1 7"
+    assert len(lines) == 8 and set(lines[:7]) <= {"value 1", "refused True"}, end
+    assert "refused True" in lines and lines[7] == "1 1 1 7"
 
 
 # --- objects whose own code ends the runtime ------------------------------------------------------

@@ -242,3 +242,21 @@ def k(x: qd.i32, y: qd.i32, z: qd.i32, p: qd.types.ndarray(qd.i32, ndim=1), a: q
     p = np.array([values[f"p[{n}]"] for n in range(3)], np.int32)
     module.k(values["x"], values["y"], values["z"], p, a, o)
     assert o.tolist() == expected
+
+
+def test_fields_far_from_zero(backend):
+    """A wrapped index is in range of a field that lies there."""
+    far, edge = qd.field(qd.i32, 16, offset=-800000000), qd.field(qd.i32, 16, offset=LEAST + 1)
+    wide = qd.field(qd.i32, (4, 16), offset=(0, -800000000))
+
+    @qd.kernel
+    def k(a: qd.i32, most: qd.i32) -> qd.i32:
+        far[a + 1500000000] = 7
+        for i in range(4):
+            wide[i, a + 1500000000] = i + 1
+        edge[most + 2] = 5
+        return far[a + 1500000000] + edge[most + 2]
+
+    assert k(1994967299, MOST) == 12
+    assert far[-799999997] == 7 and edge[LEAST + 1] == 5
+    assert [wide[i, -799999997] for i in range(4)] == [1, 2, 3, 4]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -83,14 +82,25 @@ class _Ndrange:
             yield from single_indices(*self.bounds[0])
             return
         if self.axes is None:
-            yield from product(*(range(*b) for b in self.bounds))
+            yield from _visits([range(*b) for b in self.bounds])
             return
         place = sorted(range(len(self.axes)), key=self.axes.__getitem__)
-        for visited in product(*(range(*self.bounds[a]) for a in self.axes)):
+        for visited in _visits([range(*self.bounds[a]) for a in self.axes]):
             yield tuple(visited[p] for p in place)
 
     def grouped(self) -> GroupedNDRange:
         return GroupedNDRange(self)
+
+
+def _visits(axes: list[range]) -> Iterator[tuple[int, ...]]:
+    """As itertools.product, which keeps each axis as a tuple, however long it is."""
+    if not axes:
+        yield ()
+        return
+    *outer, last = axes
+    for index in _visits(outer):
+        for k in last:
+            yield *index, k
 
 
 class GroupedNDRange:
