@@ -244,7 +244,7 @@ OLD_NAMES = """
 def test_deprecations_of_the_package_show_once(tmp_path, monkeypatch, start):
     (tmp_path / "program.py").write_text(DEPRECATED)
     monkeypatch.chdir(tmp_path)
-    err = run(start, PYTHONPATH=os.pathsep.join([*sys.path, str(tmp_path)])).stderr
+    err = run(start, PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path])).stderr
     for name in OLD_NAMES:
         assert len(re.findall(rf"qd\.{re.escape(name)}\b\S* is deprecated", err)) == 1, (name, err)
     assert "what another package deprecates" not in err
@@ -271,7 +271,7 @@ def test_rules_of_the_user_for_deprecations(tmp_path, monkeypatch, options, befo
         "import quadrants as qd\ndef main():\n for _ in range(2): qd.experimental.real_func(lambda: None)\n"
     )
     code = f"import warnings\n{before}\nimport program\n{after}\nprogram.main()"
-    path = os.pathsep.join([*sys.path, str(tmp_path)])
+    path = os.pathsep.join([str(tmp_path), *sys.path])
     out = run(code, PYTHONPATH=path, PYTHONWARNINGS=options)
     got = out.stderr.count("DeprecationWarning: qd.experimental.real_func")
     raised = "Traceback" in out.stderr

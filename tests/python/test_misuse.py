@@ -828,8 +828,12 @@ ring += [ring, ring]
 def holds_itself() -> qd.i32:
     return length(ring)
 
+LISTS = [1]
+for _ in range(100_000):
+    LISTS = [LISTS]
+
 @qd.real_func
-def declared(a: qd.i32) -> A:
+def declared(a: qd.i32) -> LISTS:
     return a
 
 @qd.kernel
