@@ -237,6 +237,8 @@ NO_NUMBERS = [
     1 + 2j,
     "1.5",
     [1, 2, 3],
+    np.ma.masked,
+    2**200,
 ]
 
 
@@ -268,6 +270,17 @@ def test_what_no_fill_of_vectors_takes(dt):
             with pytest.raises(TypeError):
                 container.fill(value)
     assert not x.to_numpy().any() and not y.to_numpy().any()
+
+
+@pytest.mark.oracle_differs("ndarrays take them")
+@pytest.mark.parametrize("kind", ["field", "ndarray"])
+def test_what_has_no_order_is_no_vector(kind):
+    x = getattr(qd.Vector, kind)(2, qd.f32, 3)
+    for value in ({5, 3}, frozenset((5, 3)), {3: 1, 4: 2}):
+        with pytest.raises(TypeError, match="2 values are expected"):
+            x[0] = value
+    x[0] = range(1, 3)
+    assert x.to_numpy()[0].tolist() == [1, 2]
 
 
 @pytest.mark.oracle_differs("fields take no arrays and fractions")

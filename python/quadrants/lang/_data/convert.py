@@ -7,6 +7,7 @@ strides cannot describe it; fields then offer `_parts(component)`. NumPy does al
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -177,10 +178,11 @@ def number_as(dtype: Any, value: Any) -> Any:
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     if dtype is u1 and isinstance(value, (float, np.floating)):
         return bool(value != 0)
-    if not dtype.is_real:
+    if not dtype.is_real or isinstance(value, int):
         value = int(value)
         if not -(2**63) <= value < 2**64:
             raise QuadrantsTypeError(f"an integer of at most 64 bits is expected, got {value}")
+    if not dtype.is_real:
         if dtype is u1:
             return value != 0
         value &= (1 << dtype.bits) - 1
@@ -195,7 +197,10 @@ def _lone_number(value: Any) -> Any:
     shape = tuple(getattr(value, "shape", ()))
     if shape and (isinstance(value, np.ndarray) or set(shape) != {1}):
         raise QuadrantsTypeError(f"a number is expected, got an array of shape {shape}")
-    if getattr(value.dtype, "kind", "") in ("c", "m", "M"):
+    is_masked = (
+        isinstance(value, np.ma.MaskedArray) and value.mask.any()
+    )  # what it holds is no number
+    if is_masked or getattr(value.dtype, "kind", "") in ("c", "m", "M"):
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     return value.item()
 
@@ -342,7 +347,9 @@ def _plain(row: Any) -> Any:
 
 
 def _listed(values: Any, count: int) -> list[Any]:
-    if isinstance(values, str) or not hasattr(values, "__iter__"):
+    # A set has no order, and a mapping is iterated by its keys.
+    no_list = isinstance(values, (str, set, frozenset, Mapping))
+    if no_list or not hasattr(values, "__iter__"):
         raise TypeError(f"{count} values are expected, got {values!r}")
     values = list(values)
     if len(values) < count:
