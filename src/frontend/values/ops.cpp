@@ -272,9 +272,7 @@ Ref empty_matrix(const char* function) {
     return Ref::steal(PyObject_CallMethod(module.get(), function, "[]"));
 }
 
-static bool is_array(PyObject* o) {
-    return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0;
-}
+static bool is_array(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0; }
 
 // Its item() is Python's number, but for a longdouble, which is its own, and for what arrays of
 // objects hold: another array, or themselves.
