@@ -136,13 +136,13 @@ struct Lowering {
         Range exact = range_of(p), likely = exact;
         const Inst* loop = v->owner ? v->owner->owner : nullptr;
         if (loop && loop->op == Op::for_ && v->index < loop->imm) {
-            const auto bound = [&](uint32_t k, int64_t unknown) {
-                const Value* x = loop->operand(static_cast<int>(2 * v->index + k));
-                return is_constant(x) ? constant_int(x) : unknown;
-            };
-            exact = {Range::only(bound(0, exact.low)).low,
-                     Range::only(bound(1, exact.high)).high - 1};
+            const Value *begin = loop->operand(static_cast<int>(2 * v->index)),
+                        *end = loop->operand(static_cast<int>(2 * v->index + 1));
             likely = exact.in(kShortLoops);
+            if (is_constant(begin)) exact.low = likely.low = Range::only(constant_int(begin)).low;
+            likely.high = std::max(likely.low, likely.high);
+            if (is_constant(end))
+                exact.high = likely.high = Range::only(constant_int(end)).high - 1;
         }
         Value* wide = type::bits(p) == 64 ? b.cast(v, Prim::i64)
                                           : known(widened, v, [&] { return b.cast(v, Prim::i64); });
@@ -167,7 +167,7 @@ struct Lowering {
             if (q != Prim::i64 || !(d->flags & kNoWrap)) return leaf(b, v);
             Index x = index(b, from, depth + 1, true);
             x.exact = x.exact.in(range_of(p));
-            x.likely = x.exact.in(kShortLoops);
+            if (!x.likely.within(range_of(p))) x.likely = x.exact.in(kShortLoops);
             return x;
         }
         if (d->op != Op::add && d->op != Op::sub) return leaf(b, v);
