@@ -178,11 +178,10 @@ def number_as(dtype: Any, value: Any) -> Any:
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     if dtype is u1 and isinstance(value, (float, np.floating)):
         return bool(value != 0)
-    if not dtype.is_real or isinstance(value, int):
+    if not dtype.is_real:
         value = int(value)
         if not -(2**63) <= value < 2**64:
             raise QuadrantsTypeError(f"an integer of at most 64 bits is expected, got {value}")
-    if not dtype.is_real:
         if dtype is u1:
             return value != 0
         value &= (1 << dtype.bits) - 1
