@@ -11,6 +11,7 @@
 
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
+#include "frontend/facts/contents.h"
 #include "frontend/facts/written_memory.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
@@ -32,7 +33,7 @@ Ref get(PyObject* o, PyObject* name) {
 }
 
 bool is_numpy_array(PyObject* o) {
-    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray")) return false;
+    if (!has_type_named(o, "numpy.ndarray")) return false;
     const Ref axes = Ref::steal(PyObject_GetAttrString(o, "ndim"));
     return PyLong_AsLong(axes.get()) > 0;
 }

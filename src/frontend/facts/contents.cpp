@@ -63,13 +63,14 @@ Ref normalised(PyObject* o) {
     return Ref::borrow(o);
 }
 
+std::string class_id(PyObject* cls) { return module_of_class(cls) + '.' + name_of_class(cls); }
+
 Ref type_id(PyObject* o) {
     PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
     const PyTypeObject* of = Py_TYPE(o);
     while (of->tp_flags & Py_TPFLAGS_HEAPTYPE && of->tp_base) of = of->tp_base;
     const bool plain = of == Py_TYPE(o) || of == &PyBaseObject_Type;
-    return Ref::steal(PyUnicode_FromFormat("%s.%s%s%s", module_of_class(t).c_str(),
-                                           name_of_class(t).c_str(), plain ? "" : " of ",
+    return Ref::steal(PyUnicode_FromFormat("%s%s%s", class_id(t).c_str(), plain ? "" : " of ",
                                            plain ? "" : of->tp_name));
 }
 

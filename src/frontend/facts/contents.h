@@ -14,8 +14,9 @@ constexpr size_t kMostContents = 8192;  // bytes of text that are kept as they a
 
 bool has_type_named(PyObject* o, const char* name);
 bool is_dtype(PyObject* o);
-bool shows_array(PyObject* o);  // whether its text holds an array's of NumPy
-// Module and name of its class, and the built-in class that it is derived from.
+bool shows_array(PyObject* o);        // whether its text holds an array's of NumPy
+std::string class_id(PyObject* cls);  // module and name
+// Those of its class, and the built-in class that it is derived from.
 cpython::Ref type_id(PyObject* o);
 
 // A constant as a plain Python value that another process can read back and compare. A member of an

@@ -73,9 +73,7 @@ Ref callable_id(PyObject* o) {
     if (const std::string_view op = operation_of(o); !op.empty())
         return Ref::steal(PyUnicode_FromFormat("operation %s", std::string(op).c_str()));
     if (is_ufunc(o)) return ufunc_id(o);
-    if (PyType_Check(o))
-        return Ref::steal(
-            PyUnicode_FromFormat("%s.%s", module_of_class(o).c_str(), name_of_class(o).c_str()));
+    if (PyType_Check(o)) return Ref::steal(PyUnicode_FromString(class_id(o).c_str()));
     if (!PyCFunction_Check(o) && !is_named_function(o)) return {};
     const Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___)),
               module = Ref::steal_or_null(PyObject_GetAttr(o, names().__module___));

@@ -125,10 +125,13 @@ bool is_shape_compatible(Type a, Type b) {
 
 Type common_shape(Type a, Type b) { return a.rank ? a : b; }
 
+// NumPy's own class, none derived from it.
+static bool is_array(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0; }
+
 bool is_valueless(PyObject* o) {  // has no place in arithmetic: fields, arrays, strings, None ...
     if (is_expr(o)) return as_expr(o)->kind == ExprKind::array;
     return !is_number(o) && !is_host_matrix(o) && !is_sequence_literal(o) && !is_numpy_scalar(o) &&
-           std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") != 0;
+           !is_array(o);
 }
 
 // Objects of Python's own that are no numbers.
@@ -271,8 +274,6 @@ Ref empty_matrix(const char* function) {
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.matrix"));
     return Ref::steal(PyObject_CallMethod(module.get(), function, "[]"));
 }
-
-static bool is_array(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0; }
 
 // Its item() is Python's number, but for a longdouble, which is its own, and for what arrays of
 // objects hold: another array, or themselves.

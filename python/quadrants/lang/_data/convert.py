@@ -196,9 +196,8 @@ def _lone_number(value: Any) -> Any:
     shape = tuple(getattr(value, "shape", ()))
     if shape and (isinstance(value, np.ndarray) or set(shape) != {1}):
         raise QuadrantsTypeError(f"a number is expected, got an array of shape {shape}")
-    is_masked = (
-        isinstance(value, np.ma.MaskedArray) and value.mask.any()
-    )  # what it holds is no number
+    # What a masked number holds is none.
+    is_masked = isinstance(value, np.ma.MaskedArray) and value.mask.any()
     if is_masked or getattr(value.dtype, "kind", "") in ("c", "m", "M"):
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     return value.item()
